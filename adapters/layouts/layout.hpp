@@ -1,0 +1,83 @@
+#pragma once
+// Layouts: how one engine, in one parallel configuration, keeps a model's tensors on its ranks.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/model/model.hpp"
+#include "runtime/box.hpp"
+#include "runtime/manifest.hpp"
+#include "runtime/result.hpp"
+
+namespace weir {
+
+/// A layout as a person writes it: "megatron:tp=2,pp=2". `name` is the engine's, the options are
+/// whole numbers. Written back by `text_of` with options in key order.
+struct LayoutSpec {
+  std::string name;
+  std::map<std::string, std::int64_t> options;
+
+  friend bool operator==(const LayoutSpec&, const LayoutSpec&) = default;
+};
+
+/// Errors (`invalid`): unknown layout (names the known ones), unknown option (names those that the
+/// layout has), a value that is no whole number or out of its bounds, an option given twice.
+Result<LayoutSpec> parse_layout(std::string_view text);
+std::string text_of(const LayoutSpec& spec);
+
+/// Where a box of a canonical tensor lies in a local tensor: element (i, j, …) of the box is
+/// element `offset + i * stride[0] + …` of the local tensor's storage (elements, not bytes).
+struct LocalPiece {
+  std::uint32_t tensor = 0;  ///< Index into `Model::tensors`.
+  Box box;
+  std::int64_t offset = 0;
+  Dims stride;
+
+  friend bool operator==(const LocalPiece&, const LocalPiece&) = default;
+};
+
+/// One tensor as the engine itself keeps it: its own name, its own local, padded shape, dense
+/// row-major. Elements that no piece covers are padding and are zero. The shape may have more
+/// dimensions than `rank_max`, and extents of zero (an empty tail of FSDP2).
+struct LocalTensor {
+  std::string name;
+  ElementType type = ElementType::bf16;
+  std::vector<std::int64_t> shape;
+  std::vector<LocalPiece> pieces;
+};
+
+/// Everything one rank keeps, in the engine's own order.
+struct RankLayout {
+  std::vector<LocalTensor> tensors;
+};
+
+/// How many ranks one replica of that layout has (the shards that hold one whole model), and how
+/// many equal replicas the spec asks for (data parallelism: `dp` of megatron, `hsdp` of fsdp2).
+struct LayoutSize {
+  std::uint32_t ranks = 1;
+  std::uint32_t replicas = 1;
+};
+Result<LayoutSize> size_of(const LayoutSpec& spec);
+
+/// What rank `rank` of a replica keeps. Errors (`invalid`): the model does not fit the layout
+/// (tp that does not divide the heads, more stages than layers, …), a family that the layout does
+/// not know, a rank out of range; each says what to change.
+Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, std::uint32_t rank);
+
+/// Bytes that a local tensor takes, padding included.
+std::uint64_t bytes_of(const LocalTensor& tensor) noexcept;
+
+/// Local tensors laid one after another in one region, each aligned to 256 bytes: the manifest
+/// (with one region of kind `kind`, without tickets) and each tensor's byte offset, in order.
+struct Placement {
+  Manifest manifest;
+  std::vector<std::uint64_t> offsets;
+  std::uint64_t region_bytes = 0;
+};
+Placement place(const Model& model, const RankLayout& layout, const ShardId& shard,
+                std::uint32_t replica_ranks, RegionKind kind);
+
+}  // namespace weir

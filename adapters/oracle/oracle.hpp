@@ -1,0 +1,41 @@
+#pragma once
+// The independent reference for layouts: row by row, from the engines' rules, which canonical
+// element lies at each local element. It shares no code with `adapters/layouts/`, so that a fault
+// there shows as a difference; tests and `weir demo` compare every byte against it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "adapters/layouts/layout.hpp"
+#include "adapters/model/model.hpp"
+#include "runtime/result.hpp"
+
+namespace weir::oracle {
+
+/// A local row that is padding.
+inline constexpr std::int64_t padding = -1;
+
+/// Where one local row comes from. A tensor is seen as rows x columns: dimension 0, and all
+/// others folded into one; a vector has one column, a scalar one row and one column.
+struct Row {
+  std::int64_t tensor = padding;  ///< Index into `Model::tensors`, or `padding`.
+  std::int64_t row = 0;           ///< In that canonical tensor.
+};
+
+/// One local tensor: element (r, c) is canonical element (rows[r].row, first_column + c) of tensor
+/// rows[r].tensor, or zero where that is padding.
+struct LocalTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<Row> rows;
+  std::int64_t first_column = 0;
+  std::int64_t columns = 1;
+};
+
+/// All local tensors of one rank, in the engine's order. Written for clarity, not for speed.
+/// Errors: `invalid` for a layout it has no rules for.
+Result<std::vector<LocalTensor>> rank_of(const Model& model, const LayoutSpec& spec,
+                                         std::uint32_t rank);
+
+}  // namespace weir::oracle

@@ -1,0 +1,63 @@
+#pragma once
+// Plans: which copies bring every target byte, exactly once, from which source.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/box.hpp"
+#include "runtime/digest.hpp"
+#include "runtime/element_type.hpp"
+#include "runtime/manifest.hpp"
+
+namespace weir {
+
+/// One strided copy: for every index (i, j, …) below `extent`, the element at
+/// `source_offset + i * source_stride[0] + …` of the source's region goes to
+/// `target_offset + i * target_stride[0] + …` of the target's region, converted where the types
+/// differ. In normal form: no extent is 1 or 0 (a single element has rank 0), dimensions that are
+/// dense in both source and target are merged, and dimensions go from the largest target stride
+/// to the smallest. Never expanded to rows.
+struct Copy {
+  std::uint32_t source = 0;  ///< Index into `Plan::sources`.
+  std::uint32_t source_region = 0;
+  std::uint32_t target_region = 0;
+  ElementType source_type = ElementType::bf16;
+  ElementType target_type = ElementType::bf16;
+  std::uint64_t source_offset = 0;  ///< Bytes.
+  std::uint64_t target_offset = 0;  ///< Bytes.
+  Dims extent;                      ///< Elements.
+  Dims source_stride;               ///< Bytes.
+  Dims target_stride;               ///< Bytes.
+
+  friend bool operator==(const Copy&, const Copy&) = default;
+};
+
+/// Bytes that the copy writes.
+std::uint64_t target_bytes(const Copy& copy) noexcept;
+/// Bytes that the copy reads.
+std::uint64_t source_bytes(const Copy& copy) noexcept;
+
+/// All copies into one target shard, ordered by target region and offset.
+struct PlanPart {
+  ShardId target;
+  std::vector<Copy> copies;
+
+  friend bool operator==(const PlanPart&, const PlanPart&) = default;
+};
+
+/// A plan is a pure function of a set of manifests: the same set, in whatever order, gives the
+/// same plan and digest. Computed once per membership, replayed for every version.
+struct Plan {
+  std::vector<ShardId> sources;          ///< Sorted; those that `Copy::source` refers to.
+  std::vector<PlanPart> parts;           ///< Sorted by target; one for every target shard.
+  std::vector<std::string> unused;       ///< Sorted names of source tensors that nobody needs.
+  Digest digest;                         ///< Over everything above.
+
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+/// Over sources, parts and unused names: what both sides compare.
+Digest digest_of(const Plan& plan);
+
+}  // namespace weir
