@@ -38,6 +38,14 @@ std::uint64_t target_bytes(const Copy& copy) noexcept;
 /// Bytes that the copy reads.
 std::uint64_t source_bytes(const Copy& copy) noexcept;
 
+/// A trainer shard that copies read from, and its regions as its manifest stated them.
+struct PlanSource {
+  ShardId shard;
+  std::vector<RegionInfo> regions;
+
+  friend bool operator==(const PlanSource&, const PlanSource&) = default;
+};
+
 /// All copies into one target shard, ordered by target region and offset.
 struct PlanPart {
   ShardId target;
@@ -49,15 +57,16 @@ struct PlanPart {
 /// A plan is a pure function of a set of manifests: the same set, in whatever order, gives the
 /// same plan and digest. Computed once per membership, replayed for every version.
 struct Plan {
-  std::vector<ShardId> sources;          ///< Sorted; those that `Copy::source` refers to.
-  std::vector<PlanPart> parts;           ///< Sorted by target; one for every target shard.
-  std::vector<std::string> unused;       ///< Sorted names of source tensors that nobody needs.
-  Digest digest;                         ///< Over everything above.
+  std::vector<PlanSource> sources;  ///< Sorted by shard; every trainer shard, read from or not.
+  std::vector<PlanPart> parts;      ///< Sorted by target; one for every rollout shard.
+  std::vector<std::string> unused;  ///< Sorted names of source tensors that nobody needs.
+  Digest digest;                    ///< Over everything above, save the regions' tickets.
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-/// Over sources, parts and unused names: what both sides compare.
+/// Over sources (without tickets, which differ from run to run), parts and unused names: what both
+/// sides compare.
 Digest digest_of(const Plan& plan);
 
 }  // namespace weir

@@ -32,9 +32,9 @@ using FetchDone = std::function<void(Result<FetchReport>)>;
 struct FetchRequest {
   /// One plan part. Offsets are checked against the regions' sizes.
   std::span<const Copy> copies;
-  /// `sources[c.source][c.source_region]` describes the region that copy c reads, as its owner's
-  /// manifest states it. A peer's word: checked, never trusted.
-  std::span<const std::vector<RegionInfo>> sources;
+  /// `sources[c.source].regions[c.source_region]` describes the region that copy c reads, as its
+  /// owner's manifest states it. A peer's word: checked, never trusted.
+  std::span<const PlanSource> sources;
   /// `targets[c.target_region]` is where copy c writes.
   std::span<Region* const> targets;
 };
