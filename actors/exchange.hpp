@@ -24,7 +24,7 @@ struct ExchangeOptions {
   std::uint32_t trainer_ranks = 1;  ///< Of each replica.
   std::uint32_t rollout_replicas = 1;
   std::uint32_t rollout_ranks = 1;
-  Duration join_deadline = std::chrono::seconds(60);     ///< For all members to have joined.
+  Duration join_deadline = std::chrono::seconds(60);      ///< For all members to have joined.
   Duration publish_deadline = std::chrono::seconds(300);  ///< For one version, update to commit.
 };
 
@@ -33,7 +33,7 @@ struct VersionReport {
   std::uint64_t version = 0;
   std::uint64_t bytes_needed = 0;  ///< Target bytes of the plan, over all rollout shards.
   std::uint64_t bytes_moved = 0;   ///< Bytes that transports report as written.
-  Duration update{};   ///< From the request until every trainer shard has staged it.
+  Duration update{};               ///< From the request until every trainer shard has staged it.
   Duration publish{};  ///< From READY until every replica has committed it, verification apart.
   Duration verify{};   ///< The slowest shard's `verify` hook.
 };

@@ -41,8 +41,7 @@ std::optional<Box> intersection(const Box& a, const Box& b) noexcept {
   Box common = a;
   for (int dim = 0; dim < a.start.rank(); ++dim) {
     const std::int64_t start = std::max(a.start[dim], b.start[dim]);
-    const std::int64_t end =
-        std::min(a.start[dim] + a.extent[dim], b.start[dim] + b.extent[dim]);
+    const std::int64_t end = std::min(a.start[dim] + a.extent[dim], b.start[dim] + b.extent[dim]);
     if (end <= start) return std::nullopt;
     common.start[dim] = start;
     common.extent[dim] = end - start;
@@ -63,8 +62,7 @@ std::string text_of(const Box& box) {
   std::string text = "[";
   for (int dim = 0; dim < box.start.rank(); ++dim) {
     if (dim > 0) text += ", ";
-    text += std::to_string(box.start[dim]) + ":" +
-            std::to_string(box.start[dim] + box.extent[dim]);
+    text += std::to_string(box.start[dim]) + ":" + std::to_string(box.start[dim] + box.extent[dim]);
   }
   return text + "]";
 }

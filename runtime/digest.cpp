@@ -9,7 +9,9 @@
 namespace weir {
 namespace {
 
-Digest from_xxh(XXH128_hash_t hash) noexcept { return {hash.high64, hash.low64}; }
+Digest from_xxh(XXH128_hash_t hash) noexcept {
+  return {hash.high64, hash.low64};
+}
 
 }  // namespace
 
@@ -56,6 +58,8 @@ void Digester::add(std::uint64_t number) noexcept {
   add(std::span<const std::byte>(bytes));
 }
 
-Digest Digester::finish() const noexcept { return from_xxh(XXH3_128bits_digest(state_->xxh)); }
+Digest Digester::finish() const noexcept {
+  return from_xxh(XXH3_128bits_digest(state_->xxh));
+}
 
 }  // namespace weir

@@ -1,5 +1,6 @@
 #pragma once
-// The element types a tensor can have, their sizes, and the names that files and people use for them.
+// The element types a tensor can have, their sizes, and the names that files and people use for
+// them.
 
 #include <cstddef>
 #include <cstdint>

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +15,15 @@
 
 namespace weir {
 
-/// A layout as a person writes it: "megatron:tp=2,pp=2". `name` is the engine's, the options are
-/// whole numbers. Written back by `text_of` with options in key order.
+/// A layout as a person writes it: "megatron:tp=2,pp=2" or "fsdp2:dp=3,dtype=f32".
 struct LayoutSpec {
-  std::string name;
-  std::map<std::string, std::int64_t> options;
+  std::string name;  ///< The engine's: "hf", "fsdp2", "megatron", "vllm".
+  std::map<std::string, std::int64_t> options;  ///< Those that are whole numbers, as given.
+  /// `layers=2-1-1-2`: decoder layers of each pipeline chunk, in the order of layer ids (virtual
+  /// stages first, then stages). Empty: all chunks have equally many.
+  std::vector<std::int64_t> layers;
+  /// `dtype=f32`: what floating-point tensors are kept in, where that is not the model's own type.
+  std::optional<ElementType> dtype;
 
   friend bool operator==(const LayoutSpec&, const LayoutSpec&) = default;
 };
@@ -26,6 +31,7 @@ struct LayoutSpec {
 /// Errors (`invalid`): unknown layout (names the known ones), unknown option (names those that the
 /// layout has), a value that is no whole number or out of its bounds, an option given twice.
 Result<LayoutSpec> parse_layout(std::string_view text);
+/// The inverse: parses back to an equal spec. Options in key order, then layers, then dtype.
 std::string text_of(const LayoutSpec& spec);
 
 /// Where a box of a canonical tensor lies in a local tensor: element (i, j, …) of the box is

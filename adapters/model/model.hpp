@@ -55,6 +55,8 @@ Result<ModelConfig> parse_model_config(std::string_view json);
 Result<Model> model_of(const ModelConfig& config);
 
 /// The inventory of all tensors of the model.
-inline Inventory inventory_of(const Model& model) { return inventory_of(model.tensors); }
+inline Inventory inventory_of(const Model& model) {
+  return inventory_of(model.tensors);
+}
 
 }  // namespace weir
