@@ -4,8 +4,12 @@ find_package(Catch2 3 REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 include(Catch)
 
-foreach(layer runtime transports actors adapters)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${layer}/*_test.cpp)
+# weir_test_layer(LAYER FOLDER): the tests under tests/FOLDER, which see the library weir_LAYER.
+function(weir_test_layer layer folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${folder}/*_test.cpp)
+  if(NOT layer STREQUAL cli)
+    list(FILTER sources EXCLUDE REGEX "tests/adapters/cli/")
+  endif()
   if(sources AND TARGET weir_${layer})
     add_executable(weir_${layer}_tests ${sources})
     target_link_libraries(weir_${layer}_tests PRIVATE weir_${layer} Catch2::Catch2WithMain)
@@ -13,4 +17,15 @@ foreach(layer runtime transports actors adapters)
     catch_discover_tests(weir_${layer}_tests
       TEST_PREFIX "${layer}/" PROPERTIES TIMEOUT 300 LABELS ${layer} DISCOVERY_TIMEOUT 120)
   endif()
+endfunction()
+
+foreach(layer runtime transports actors adapters)
+  weir_test_layer(${layer} ${layer})
 endforeach()
+
+weir_test_layer(cli adapters/cli)
+if(TARGET weir_cli_tests)
+  # These also run the program itself.
+  target_compile_definitions(weir_cli_tests PRIVATE WEIR_PROGRAM="$<TARGET_FILE:weir>")
+  add_dependencies(weir_cli_tests weir)
+endif()
