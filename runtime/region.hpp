@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "runtime/manifest.hpp"
+#include "runtime/mapping.hpp"
 #include "runtime/result.hpp"
 
 namespace weir {
@@ -17,7 +19,8 @@ struct RegionOptions {
   std::uint64_t bytes = 0;
   /// Ask for huge pages where the kernel allows them (madvise); plain pages otherwise.
   bool huge_pages = true;
-  /// Touch every page now: a first touch is tens of times slower than a copy.
+  /// Fault every page in now: a first touch is tens of times slower than a copy, and without it
+  /// a lack of memory shows later, as a signal and not as an error.
   bool prefault = true;
 };
 
@@ -27,8 +30,9 @@ struct RegionOptions {
 /// versions and leases, not here.
 class Region {
  public:
-  /// Errors: `refused` when memory or /dev/shm is too small (says how much is wanted and free),
-  /// `invalid` for a size of zero or a kind that is not host memory, `io` otherwise.
+  /// A shared region is a memfd sealed against shrinking and growing; it takes no room in /dev/shm.
+  /// Errors: `refused` when memory is too small (says how much is wanted and free), `invalid` for a
+  /// size of zero or a kind that is not host memory, `io` otherwise.
   static Result<std::unique_ptr<Region>> allocate(const RegionOptions& options);
 
   /// Borrows memory that someone else owns (a mapped file, an engine's tensor) as a private
@@ -47,13 +51,14 @@ class Region {
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:
-  Region(RegionKind kind, std::span<std::byte> bytes, int descriptor, bool owned) noexcept
-      : kind_(kind), bytes_(bytes), descriptor_(descriptor), owned_(owned) {}
+  Region(RegionKind kind, std::span<std::byte> bytes, int descriptor,
+         std::unique_ptr<Mapping> mapping) noexcept
+      : kind_(kind), bytes_(bytes), descriptor_(descriptor), mapping_(std::move(mapping)) {}
 
   RegionKind kind_;
   std::span<std::byte> bytes_;
   int descriptor_;
-  bool owned_;
+  std::unique_ptr<Mapping> mapping_;  ///< Null for borrowed memory.
 };
 
 }  // namespace weir

@@ -8,6 +8,9 @@
 
 namespace weir {
 
+/// Far more than any owner has reason to queue.
+inline constexpr std::size_t queued_tasks_max = std::size_t{1} << 16;
+
 /// A fixed set of threads and a queue. Threading: all members from any thread.
 class Workers {
  public:
@@ -19,10 +22,11 @@ class Workers {
   Workers& operator=(const Workers&) = delete;
 
   [[nodiscard]] unsigned thread_count() const noexcept;
-  /// Queues a task. Tasks must not throw, and must not wait for later tasks.
+  /// Queues a task. Tasks must not throw, and must not wait for later tasks. Whoever posts bounds
+  /// what it has outstanding (a fetch: one task a thread); more than `queued_tasks_max` is a bug.
   void post(std::function<void()> task);
   /// Runs `body(0)` … `body(count - 1)` on the workers and returns when all are done. Not from
-  /// within a task.
+  /// within a task of the same workers.
   void for_each(std::size_t count, const std::function<void(std::size_t)>& body);
 
  private:
