@@ -9,6 +9,7 @@
 
 #include "adapters/layouts/layout.hpp"
 #include "adapters/model/model.hpp"
+#include "runtime/element_type.hpp"
 #include "runtime/result.hpp"
 
 namespace weir::oracle {
@@ -21,12 +22,15 @@ inline constexpr std::int64_t padding = -1;
 struct Row {
   std::int64_t tensor = padding;  ///< Index into `Model::tensors`, or `padding`.
   std::int64_t row = 0;           ///< In that canonical tensor.
+
+  friend bool operator==(const Row&, const Row&) = default;
 };
 
 /// One local tensor: element (r, c) is canonical element (rows[r].row, first_column + c) of tensor
 /// rows[r].tensor, or zero where that is padding.
 struct LocalTensor {
   std::string name;
+  ElementType type = ElementType::bf16;  ///< Of the local elements: the layout's `dtype` applied.
   std::vector<std::int64_t> shape;
   std::vector<Row> rows;
   std::int64_t first_column = 0;
@@ -34,7 +38,8 @@ struct LocalTensor {
 };
 
 /// All local tensors of one rank, in the engine's order. Written for clarity, not for speed.
-/// Errors: `invalid` for a layout it has no rules for.
+/// Errors (`invalid`): a layout, option or family that it has no rules for, a model that does not
+/// fit the layout, a canonical tensor that is missing or has another shape than the rules say.
 Result<std::vector<LocalTensor>> rank_of(const Model& model, const LayoutSpec& spec,
                                          std::uint32_t rank);
 

@@ -1,0 +1,17 @@
+#pragma once
+// Conversion between f32 and bf16, written apart from the runtime's own so as to check it.
+
+#include <cstddef>
+#include <span>
+
+#include "runtime/element_type.hpp"
+
+namespace weir::oracle::internal {
+
+/// Converts whole elements of type `from`, one of f32 and bf16, to the other one, `to`: bf16 to f32
+/// exactly, f32 to bf16 to the nearest, ties to even; a NaN stays a quiet NaN of the same sign.
+/// The spans hold equally many elements and do not overlap.
+void convert(ElementType from, ElementType to, std::span<const std::byte> source,
+             std::span<std::byte> target);
+
+}  // namespace weir::oracle::internal

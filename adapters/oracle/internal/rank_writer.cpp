@@ -1,0 +1,171 @@
+#include "adapters/oracle/internal/rank_writer.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace weir::oracle::internal {
+
+Rows slice_of(const Rows& rows, std::int64_t first, std::int64_t count) {
+  Rows slice;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    if (i < std::ssize(rows)) slice.push_back(rows[static_cast<std::size_t>(i)]);
+  }
+  return slice;
+}
+
+Rows part_of(const Rows& rows, std::int64_t index, std::int64_t count) {
+  const std::int64_t each = std::ssize(rows) / count;
+  return slice_of(rows, index * each, each);
+}
+
+Rows stacked(std::initializer_list<Rows> lists) {
+  Rows all;
+  for (const Rows& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+std::int64_t padded_up(std::int64_t rows, std::int64_t multiple) {
+  std::int64_t padded = rows / multiple * multiple;
+  if (padded < rows) padded += multiple;
+  return padded;
+}
+
+bool require_decoder(const ModelConfig& config, RankWriter& writer) {
+  const bool known =
+      config.family == "llama" || config.family == "qwen2" || config.family == "qwen3";
+  return writer.require(known, "the oracle has no rules for model family '" + config.family +
+                                   "'; use hf or fsdp2, or a llama, qwen2 or qwen3 model") &&
+         writer.require(config.num_key_value_heads >= 1 &&
+                            config.num_attention_heads % config.num_key_value_heads == 0,
+                        "num_attention_heads must be a multiple of num_key_value_heads");
+}
+
+bool RankWriter::require(bool condition, const std::string& otherwise) {
+  if (!condition && !error_) {
+    error_ = Error{ErrorCode::invalid, spec_.name + ": " + otherwise};
+  }
+  return condition;
+}
+
+std::int64_t RankWriter::option(std::string_view name, std::int64_t otherwise) {
+  // Far above any real cluster, and small enough that no product of options overflows.
+  constexpr std::int64_t option_max = 1'000'000;
+  const auto found = spec_.options.find(std::string(name));
+  if (found == spec_.options.end()) return otherwise;
+  const bool sane = found->second >= 1 && found->second <= option_max;
+  require(sane, std::string(name) + " must be 1 to " + std::to_string(option_max));
+  return sane ? found->second : otherwise;
+}
+
+void RankWriter::allow(std::initializer_list<std::string_view> options, bool layers) {
+  for (const auto& [name, value] : spec_.options) {
+    require(std::find(options.begin(), options.end(), name) != options.end(),
+            "the layout has no option '" + name + "'; leave it out");
+  }
+  require(layers || spec_.layers.empty(), "the layout has no option 'layers'; leave it out");
+  require(!spec_.dtype || spec_.dtype == ElementType::f32 || spec_.dtype == ElementType::bf16,
+          "dtype must be f32 or bf16");
+}
+
+Rows RankWriter::matrix(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  return rows_of(name, Dims{rows, columns});
+}
+
+Rows RankWriter::vector(const std::string& name, std::int64_t rows) {
+  return rows_of(name, Dims{rows});
+}
+
+Rows RankWriter::rows_of(const std::string& name, const Dims& shape) {
+  Rows rows;
+  for (std::size_t index = 0; index < model_.tensors.size(); ++index) {
+    const Tensor& tensor = model_.tensors[index];
+    if (tensor.name != name) continue;
+    if (!require(tensor.shape == shape, "tensor " + name + " is " + text_of(tensor.shape) +
+                                            " and should be " + text_of(shape) +
+                                            " by the model's config.json")) {
+      return rows;
+    }
+    for (std::int64_t row = 0; row < shape[0]; ++row) {
+      rows.push_back({static_cast<std::int64_t>(index), row});
+    }
+    return rows;
+  }
+  require(false, "the model has no tensor " + name + ", which its config.json calls for");
+  return rows;
+}
+
+void RankWriter::put_matrix(std::string name, Rows rows, std::int64_t columns,
+                            std::int64_t first_column) {
+  LocalTensor local;
+  local.name = std::move(name);
+  local.shape = {std::ssize(rows), columns};
+  local.rows = std::move(rows);
+  local.first_column = first_column;
+  local.columns = columns;
+  put(std::move(local));
+}
+
+void RankWriter::put_vector(std::string name, Rows rows) {
+  LocalTensor local;
+  local.name = std::move(name);
+  local.shape = {std::ssize(rows)};
+  local.rows = std::move(rows);
+  put(std::move(local));
+}
+
+void RankWriter::put_padded(std::string name, const Table& table, std::int64_t first,
+                            std::int64_t count) {
+  const Rows real = matrix(table.name, table.rows, table.columns);
+  if (real.empty()) return;
+  Rows rows;
+  for (std::int64_t row = first; row < first + count; ++row) {
+    rows.push_back(row < std::ssize(real) ? real[static_cast<std::size_t>(row)] : Row{});
+  }
+  LocalTensor local;
+  local.name = std::move(name);
+  local.type = local_type(real.front().tensor);  // Also where this rank has padding only.
+  local.shape = {count, table.columns};
+  local.rows = std::move(rows);
+  local.columns = table.columns;
+  put(std::move(local));
+}
+
+void RankWriter::put_like(std::size_t tensor, Rows rows) {
+  LocalTensor local;
+  local.name = model_.tensors[tensor].name;
+  local.type = local_type(static_cast<std::int64_t>(tensor));  // Also where there are no rows.
+  for (const std::int64_t extent : model_.tensors[tensor].shape.values()) {
+    local.shape.push_back(extent);
+  }
+  if (!local.shape.empty()) local.shape[0] = std::ssize(rows);
+  for (std::size_t dim = 1; dim < local.shape.size(); ++dim) local.columns *= local.shape[dim];
+  local.rows = std::move(rows);
+  put(std::move(local));
+}
+
+void RankWriter::put(LocalTensor local) {
+  bool typed = false;
+  for (const Row& row : local.rows) {
+    if (row.tensor == padding) continue;
+    const ElementType type = local_type(row.tensor);
+    require(!typed || type == local.type,
+            "the tensors that " + local.name + " joins have different element types");
+    local.type = type;
+    typed = true;
+  }
+  locals_.push_back(std::move(local));
+}
+
+ElementType RankWriter::local_type(std::int64_t tensor) const {
+  const ElementType type = model_.tensors[static_cast<std::size_t>(tensor)].type;
+  const bool replaceable = type == ElementType::f32 || type == ElementType::bf16;
+  return replaceable ? spec_.dtype.value_or(type) : type;
+}
+
+Result<std::vector<LocalTensor>> RankWriter::finish() {
+  if (error_) return tl::unexpected<Error>(*error_);
+  return std::move(locals_);
+}
+
+}  // namespace weir::oracle::internal

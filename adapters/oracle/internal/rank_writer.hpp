@@ -1,0 +1,85 @@
+#pragma once
+// The vocabulary in which the rules are written down: lists of rows, and a writer that turns them
+// into the local tensors of one rank.
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/oracle/oracle.hpp"
+
+namespace weir::oracle::internal {
+
+using Rows = std::vector<Row>;
+
+/// Part `index` of `count` equal, contiguous parts; `count` divides the number of rows.
+Rows part_of(const Rows& rows, std::int64_t index, std::int64_t count);
+/// Rows [first, first + count).
+Rows slice_of(const Rows& rows, std::int64_t first, std::int64_t count);
+/// The lists one after another.
+Rows stacked(std::initializer_list<Rows> lists);
+
+/// Collects the local tensors of one rank. The first thing that goes wrong is kept and returned by
+/// `finish`, so that the rules read as plain lists; what is written after it does not matter.
+class RankWriter {
+ public:
+  /// Borrows both for its life.
+  RankWriter(const Model& model, const LayoutSpec& spec) noexcept : model_(model), spec_(spec) {}
+
+  /// States a rule that must hold, and what to change where it does not.
+  /// Returns `condition`, so that what would divide by zero after it can be skipped.
+  bool require(bool condition, const std::string& otherwise);
+  /// The value of an option that is at least 1, which is also its default.
+  std::int64_t option(std::string_view name, std::int64_t otherwise = 1);
+  /// That the layout has these options only, and `layers=` only where `layers` is true.
+  void allow(std::initializer_list<std::string_view> options, bool layers);
+
+  /// All rows of canonical tensor `name`, which must be [rows, columns].
+  Rows matrix(const std::string& name, std::int64_t rows, std::int64_t columns);
+  /// All rows of canonical tensor `name`, which must be [rows].
+  Rows vector(const std::string& name, std::int64_t rows);
+
+  /// A local tensor [rows, columns], from column `first_column` of its rows on.
+  void put_matrix(std::string name, Rows rows, std::int64_t columns, std::int64_t first_column = 0);
+  /// A local tensor [rows].
+  void put_vector(std::string name, Rows rows);
+  /// A local tensor [count, columns]: rows [first, first + count) of canonical tensor `table`
+  /// [rows, columns], which goes on with padding after its last row.
+  struct Table {
+    std::string name;
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+  };
+  void put_padded(std::string name, const Table& table, std::int64_t first, std::int64_t count);
+  /// A local tensor whose rows have the trailing dimensions of canonical tensor `tensor`.
+  void put_like(std::size_t tensor, Rows rows);
+
+  Result<std::vector<LocalTensor>> finish();
+
+ private:
+  void put(LocalTensor local);
+  Rows rows_of(const std::string& name, const Dims& shape);
+  ElementType local_type(std::int64_t tensor) const;
+
+  const Model& model_;
+  const LayoutSpec& spec_;
+  std::vector<LocalTensor> locals_;
+  std::optional<Error> error_;
+};
+
+/// Each writes what one rank keeps in one layout.
+void write_hf(const Model& model, std::uint32_t rank, RankWriter& writer);
+void write_fsdp2(const Model& model, std::uint32_t rank, RankWriter& writer);
+void write_megatron(const Model& model, const LayoutSpec& spec, std::uint32_t rank,
+                    RankWriter& writer);
+void write_vllm(const Model& model, std::uint32_t rank, RankWriter& writer);
+
+/// Rows that a table of `rows` rows has when padded up to a multiple.
+std::int64_t padded_up(std::int64_t rows, std::int64_t multiple);
+/// That `config` is of a family whose rules are known, and makes sense: heads in whole groups.
+bool require_decoder(const ModelConfig& config, RankWriter& writer);
+
+}  // namespace weir::oracle::internal
