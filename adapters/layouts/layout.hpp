@@ -78,6 +78,8 @@ std::uint64_t bytes_of(const LocalTensor& tensor) noexcept;
 
 /// Local tensors laid one after another in one region, each aligned to 256 bytes: the manifest
 /// (with one region of kind `kind`, without tickets) and each tensor's byte offset, in order.
+/// Padding is part of the region, which must start zeroed: no piece covers it. A rank that keeps
+/// nothing has a region of 256 bytes, because a region can't be empty.
 struct Placement {
   Manifest manifest;
   std::vector<std::uint64_t> offsets;

@@ -1,0 +1,135 @@
+#include "adapters/layouts/internal/rank_builder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/assert.hpp"
+
+namespace weir {
+namespace {
+
+/// That part of a tensor of that shape, and all of its trailing dimensions.
+Box box_of_rows(const Dims& shape, IndexRange rows) {
+  Box box = Box::whole(shape);
+  box.start[0] = rows.first;
+  box.extent[0] = rows.count;
+  WEIR_ASSERT(fits(box, shape));
+  return box;
+}
+
+/// Places a box after what the local tensor holds so far, as the next of its rows; or lengthens
+/// the last piece, where the box goes on both there and in the canonical tensor.
+void append_rows(std::vector<LocalPiece>& pieces, const LocalPiece& next) {
+  if (!pieces.empty()) {
+    LocalPiece& last = pieces.back();
+    const std::int64_t rows = last.box.extent[0];
+    if (last.tensor == next.tensor && last.box.start[0] + rows == next.box.start[0] &&
+        last.offset + rows * last.stride[0] == next.offset) {
+      last.box.extent[0] += next.box.extent[0];
+      return;
+    }
+  }
+  pieces.push_back(next);
+}
+
+}  // namespace
+
+IndexRange equal_part(std::int64_t total, std::int64_t parts, std::int64_t index) {
+  WEIR_ASSERT(parts > 0 && total % parts == 0 && index >= 0 && index < parts);
+  return {.first = total / parts * index, .count = total / parts};
+}
+
+RankBuilder::RankBuilder(const Model& model, std::optional<ElementType> dtype)
+    : model_(model), dtype_(dtype) {}
+
+std::uint32_t RankBuilder::index_of(std::string_view name) const {
+  const auto found = std::lower_bound(
+      model_.tensors.begin(), model_.tensors.end(), name,
+      [](const Tensor& tensor, std::string_view key) { return tensor.name < key; });
+  WEIR_ASSERT(found != model_.tensors.end() && found->name == name);
+  return static_cast<std::uint32_t>(found - model_.tensors.begin());
+}
+
+const Tensor& RankBuilder::tensor(std::string_view name) const {
+  return model_.tensors[index_of(name)];
+}
+
+ElementType RankBuilder::local_type(ElementType type) const {
+  const bool replaceable = type == ElementType::f32 || type == ElementType::bf16;
+  return dtype_ && replaceable ? *dtype_ : type;
+}
+
+LocalTensor& RankBuilder::start(std::string local_name, const Tensor& like) {
+  LocalTensor& local = layout_.tensors.emplace_back();
+  local.name = std::move(local_name);
+  local.type = local_type(like.type);
+  local.shape.assign(like.shape.values().begin(), like.shape.values().end());
+  return local;
+}
+
+void RankBuilder::whole(std::string local_name, std::string_view tensor) {
+  const std::uint32_t index = index_of(tensor);
+  const Tensor& whole = model_.tensors[index];
+  LocalTensor& local = start(std::move(local_name), whole);
+  if (element_count(whole.shape) > 0) {
+    local.pieces.push_back(
+        {.tensor = index, .box = Box::whole(whole.shape), .stride = dense_strides(whole.shape, 1)});
+  }
+}
+
+void RankBuilder::columns(std::string local_name, std::string_view tensor, IndexRange columns) {
+  const std::uint32_t index = index_of(tensor);
+  const Tensor& whole = model_.tensors[index];
+  WEIR_ASSERT(whole.shape.rank() == 2);
+  const Box box{.start = {0, columns.first}, .extent = {whole.shape[0], columns.count}};
+  WEIR_ASSERT(fits(box, whole.shape) && element_count(box.extent) > 0);
+  LocalTensor& local = start(std::move(local_name), whole);
+  local.shape[1] = columns.count;
+  local.pieces.push_back({.tensor = index, .box = box, .stride = dense_strides(box.extent, 1)});
+}
+
+void RankBuilder::stack(std::string local_name, const std::vector<RowRun>& runs) {
+  WEIR_ASSERT(!runs.empty());
+  const Tensor& first = tensor(runs.front().tensor);
+  LocalTensor& local = start(std::move(local_name), first);
+  std::int64_t row = 0;
+  for (const RowRun& run : runs) {
+    const std::uint32_t index = index_of(run.tensor);
+    const Tensor& part = model_.tensors[index];
+    WEIR_ASSERT(
+        std::ranges::equal(part.shape.values().subspan(1), first.shape.values().subspan(1)));
+    if (local_type(part.type) != local.type && !error_) {
+      error_ =
+          Error{ErrorCode::invalid, local.name + " would fuse " + first.name + " of type " +
+                                        std::string(name_of(first.type)) + " with " + part.name +
+                                        " of type " + std::string(name_of(part.type)) +
+                                        ": keep both in one type in the "
+                                        "checkpoint or, where both are f32 or bf16, "
+                                        "add dtype=bf16 or dtype=f32 to the layout"};
+    }
+    const Box box = box_of_rows(part.shape, run.rows);
+    const Dims stride = dense_strides(part.shape, 1);
+    if (element_count(box.extent) > 0) {
+      append_rows(local.pieces,
+                  {.tensor = index, .box = box, .offset = row * stride[0], .stride = stride});
+    }
+    row += run.rows.count;
+  }
+  local.shape[0] = row;
+}
+
+void RankBuilder::padded_rows(std::string local_name, std::string_view tensor, IndexRange rows) {
+  const std::int64_t real_rows = this->tensor(tensor).shape[0];
+  const std::int64_t first = std::min(rows.first, real_rows);
+  const std::int64_t end = std::min(rows.end(), real_rows);
+  stack(std::move(local_name),
+        {{.tensor = std::string(tensor), .rows = {.first = first, .count = end - first}}});
+  layout_.tensors.back().shape[0] = rows.count;
+}
+
+Result<RankLayout> RankBuilder::finish() && {
+  if (error_) return tl::unexpected<Error>(*std::move(error_));
+  return std::move(layout_);
+}
+
+}  // namespace weir

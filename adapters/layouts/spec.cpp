@@ -1,0 +1,124 @@
+#include <charconv>
+
+#include "adapters/layouts/internal/engines.hpp"
+#include "adapters/layouts/layout.hpp"
+
+namespace weir {
+namespace {
+
+/// One `key=value` of the text, which stays alive meanwhile.
+struct Setting {
+  std::string_view key;
+  std::string_view value;
+};
+
+tl::unexpected<Error> bad_value(const Setting& setting, const std::string& advice) {
+  return failure(ErrorCode::invalid,
+                 std::string(setting.key) + "=" + std::string(setting.value) + ": " + advice);
+}
+
+/// A decimal number and nothing else. Nothing for what does not fit 64 bits either.
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, trouble] = std::from_chars(text.data(), end, number);
+  if (trouble != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+/// "2-1-1-2". Zero is a number of layers too: a stage may hold the embedding alone.
+Result<std::vector<std::int64_t>> parse_layers(const Setting& setting) {
+  std::vector<std::int64_t> layers;
+  std::string_view rest = setting.value;
+  while (true) {
+    const std::size_t dash = rest.find('-');
+    const auto count = whole_number(rest.substr(0, dash));
+    if (!count) return bad_value(setting, layers_advice());
+    layers.push_back(*count);
+    if (dash == std::string_view::npos) return layers;
+    rest.remove_prefix(dash + 1);
+  }
+}
+
+/// `whole` is the text that `item` is a part of, for messages.
+Result<Setting> parse_setting(std::string_view item, std::string_view whole) {
+  if (item.empty()) {
+    return failure(ErrorCode::invalid, "'" + std::string(whole) +
+                                           "' has an empty option: write name:key=value,key=value "
+                                           "without a spare ':' or ','");
+  }
+  const std::size_t equals = item.find('=');
+  if (equals == std::string_view::npos) {
+    return failure(ErrorCode::invalid, "option '" + std::string(item) + "' has no value: write " +
+                                           std::string(item) + "=VALUE");
+  }
+  return Setting{.key = item.substr(0, equals), .value = item.substr(equals + 1)};
+}
+
+Result<void> apply(const Engine& engine, const Setting& setting, LayoutSpec& spec) {
+  if (auto known = check_option_name(engine, setting.key); !known) return known;
+  const std::string key(setting.key);
+  const bool twice = key == "dtype"    ? spec.dtype.has_value()
+                     : key == "layers" ? !spec.layers.empty()
+                                       : spec.options.contains(key);
+  if (twice) return failure(ErrorCode::invalid, "option " + key + " is given twice: leave one out");
+  if (key == "dtype") {
+    spec.dtype = element_type_named(setting.value);
+    if (!spec.dtype) return bad_value(setting, dtype_advice());
+  } else if (key == "layers") {
+    auto layers = parse_layers(setting);
+    if (!layers) return failure(layers);
+    spec.layers = *std::move(layers);
+  } else {
+    const auto number = whole_number(setting.value);
+    if (!number) return bad_value(setting, number_advice());
+    spec.options.emplace(key, *number);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<LayoutSpec> parse_layout(std::string_view text) {
+  if (text.empty()) {
+    return failure(ErrorCode::invalid,
+                   "empty layout: write a name and its options, as in megatron:tp=2,pp=2");
+  }
+  const std::size_t colon = text.find(':');
+  LayoutSpec spec;
+  spec.name = std::string(text.substr(0, colon));
+  const auto engine = engine_named(spec.name);
+  if (!engine) return failure(engine);
+  for (std::size_t end = colon; end != std::string_view::npos;) {
+    const std::size_t start = end + 1;
+    end = text.find(',', start);
+    auto setting = parse_setting(text.substr(start, end - start), text);
+    if (!setting) return failure(setting);
+    if (auto applied = apply(**engine, *setting, spec); !applied) return failure(applied);
+  }
+  if (auto all = settled(**engine, spec); !all) return failure(all);
+  return spec;
+}
+
+std::string text_of(const LayoutSpec& spec) {
+  std::string text = spec.name;
+  char separator = ':';
+  const auto add = [&](std::string_view key, std::string_view value) {
+    text += separator;
+    text.append(key).append("=").append(value);
+    separator = ',';
+  };
+  for (const auto& [key, value] : spec.options) add(key, std::to_string(value));
+  if (!spec.layers.empty()) {
+    std::string joined;
+    for (const std::int64_t count : spec.layers) {
+      if (!joined.empty()) joined += '-';
+      joined += std::to_string(count);
+    }
+    add("layers", joined);
+  }
+  if (spec.dtype) add("dtype", name_of(*spec.dtype));
+  return text;
+}
+
+}  // namespace weir
