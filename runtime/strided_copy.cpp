@@ -274,6 +274,14 @@ void copy_strided(const Copy& copy, std::span<const std::byte> source,
   stream_fence();
 }
 
+Copy slice(const Copy& copy, int dim, std::int64_t begin, std::int64_t end) noexcept {
+  Copy part = copy;
+  part.extent[dim] = end - begin;
+  part.source_offset += static_cast<std::uint64_t>(begin * copy.source_stride[dim]);
+  part.target_offset += static_cast<std::uint64_t>(begin * copy.target_stride[dim]);
+  return part;
+}
+
 std::vector<Copy> split(const Copy& copy, std::uint64_t part_bytes_max) {
   const auto size = static_cast<std::int64_t>(size_of(copy.target_type));
   const std::int64_t wanted = std::clamp<std::int64_t>(
@@ -300,11 +308,7 @@ std::vector<Copy> split(const Copy& copy, std::uint64_t part_bytes_max) {
       const std::int64_t start =
           extent / shares * (share - 1) + std::min(share - 1, extent % shares);
       const std::int64_t end = extent / shares * share + std::min(share, extent % shares);
-      Copy piece = part;
-      piece.extent[dim] = end - start;
-      piece.source_offset += static_cast<std::uint64_t>(start * part.source_stride[dim]);
-      piece.target_offset += static_cast<std::uint64_t>(start * part.target_stride[dim]);
-      open.push_back(piece);
+      open.push_back(slice(part, dim, start, end));
     }
   }
   return parts;

@@ -24,6 +24,9 @@ Result<void> check_bounds(const Copy& copy, std::uint64_t source_region_bytes,
 void copy_strided(const Copy& copy, std::span<const std::byte> source,
                   std::span<std::byte> target) noexcept;
 
+/// The part of a copy with indices in [begin, end) of dimension `dim`, which must be within it.
+Copy slice(const Copy& copy, int dim, std::int64_t begin, std::int64_t end) noexcept;
+
 /// Cuts a copy along its outermost dimensions into parts of at most about `part_bytes_max`
 /// target bytes each, which together do exactly what it does. Used to share work by bytes.
 std::vector<Copy> split(const Copy& copy, std::uint64_t part_bytes_max);

@@ -1,0 +1,156 @@
+#include "transports/shm/shm_transport.hpp"
+
+#include <sys/stat.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "runtime/strided_copy.hpp"
+#include "runtime/workers.hpp"
+#include "transports/shm/internal/fetch.hpp"
+#include "transports/shm/internal/peer_memfd.hpp"
+#include "transports/shm/internal/source.hpp"
+#include "transports/shm/internal/ticket.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::string_view shm_name = "shm";
+
+class ShmTransport final : public Transport {
+ public:
+  explicit ShmTransport(const ShmOptions& options) : workers_(options.worker_count) {}
+
+  std::string_view name() const noexcept override { return shm_name; }
+  bool reads(RegionKind source) const noexcept override { return source != RegionKind::device; }
+  bool writes(RegionKind target) const noexcept override { return target != RegionKind::device; }
+
+  Result<RegionInfo::Ticket> expose(const Region& region) override;
+  void withdraw(const Region& region) noexcept override;
+  Result<std::unique_ptr<Fetch>> prepare(const FetchRequest& request) override;
+
+ private:
+  Result<shm::Ticket> ticket_for(const Region& region);
+  Result<std::shared_ptr<shm::Source>> resolve(const RegionInfo& info);
+
+  Workers workers_;
+  shm::MappingCache mappings_;
+  std::mutex mutex_;
+  std::map<const Region*, shm::Ticket> exposed_;
+  std::uint64_t next_region_ = 1;
+};
+
+Result<shm::Ticket> ShmTransport::ticket_for(const Region& region) {
+  const Result<shm::ProcessId> own = shm::own_process();
+  if (!own) return failure(own);
+  shm::Ticket ticket{.owner = *own,
+                     .kind = region.kind(),
+                     .bytes = region.bytes().size(),
+                     .region = next_region_++,
+                     .address = reinterpret_cast<std::uintptr_t>(region.bytes().data())};
+  if (region.kind() == RegionKind::host_shared) {
+    struct stat status {};
+    if (fstat(region.descriptor(), &status) != 0) {
+      return failure(ErrorCode::io, "can't look at a shared region's memfd");
+    }
+    ticket.descriptor = static_cast<std::uint32_t>(region.descriptor());
+    ticket.device = status.st_dev;
+    ticket.inode = status.st_ino;
+  }
+  return ticket;
+}
+
+Result<RegionInfo::Ticket> ShmTransport::expose(const Region& region) {
+  if (!reads(region.kind())) {
+    return failure(ErrorCode::refused, "shared memory does not reach device memory");
+  }
+  const std::lock_guard lock(mutex_);
+  auto found = exposed_.find(&region);
+  if (found == exposed_.end()) {
+    const Result<shm::Ticket> ticket = ticket_for(region);
+    if (!ticket) return failure(ticket);
+    found = exposed_.emplace(&region, *ticket).first;
+  }
+  return RegionInfo::Ticket{std::string(shm_name), encode(found->second)};
+}
+
+void ShmTransport::withdraw(const Region& region) noexcept {
+  const std::lock_guard lock(mutex_);
+  exposed_.erase(&region);
+}
+
+Result<std::shared_ptr<shm::Source>> ShmTransport::resolve(const RegionInfo& info) {
+  const RegionInfo::Ticket* written = nullptr;
+  for (const RegionInfo::Ticket& ticket : info.tickets) {
+    if (ticket.transport == shm_name) written = &ticket;
+  }
+  if (written == nullptr) {
+    return failure(ErrorCode::invalid, "it has no shm ticket; its owner has to expose it first");
+  }
+  const Result<shm::Ticket> ticket = shm::parse_ticket(written->bytes);
+  if (!ticket) return failure(ticket);
+  if (ticket->kind != info.kind || ticket->bytes != info.bytes) {
+    return failure(ErrorCode::invalid, "its shm ticket is that of another region");
+  }
+  auto owner = shm::PeerProcess::find(ticket->owner);
+  if (!owner) return failure(owner);
+  if (ticket->kind == RegionKind::host_shared) {
+    auto mapping = mappings_.map(*ticket);
+    if (!mapping) return failure(mapping);
+    return shm::make_mapped_source(std::move(*mapping));
+  }
+  auto source = shm::make_direct_source(*ticket, std::move(*owner));
+  if (!source) return failure(source);
+  return std::move(*source);
+}
+
+/// Whether a copy's indices and offsets are within what the request has.
+Result<void> check_copy(const FetchRequest& request, const Copy& copy) {
+  if (copy.source >= request.sources.size() ||
+      copy.source_region >= request.sources[copy.source].regions.size() ||
+      copy.target_region >= request.targets.size()) {
+    return failure(ErrorCode::invalid,
+                   "a copy names a source, a source region or a target region "
+                   "that the request does not have");
+  }
+  const Region& target = *request.targets[copy.target_region];
+  if (target.kind() == RegionKind::device) {
+    return failure(ErrorCode::refused, "shared memory does not write to device memory");
+  }
+  return check_bounds(copy, request.sources[copy.source].regions[copy.source_region].bytes,
+                      target.bytes().size());
+}
+
+Result<std::unique_ptr<Fetch>> ShmTransport::prepare(const FetchRequest& request) {
+  shm::FetchParts parts;
+  for (const Region* target : request.targets) parts.targets.push_back(target->bytes());
+  parts.copies.assign(request.copies.begin(), request.copies.end());
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> resolved;
+  for (Copy& copy : parts.copies) {
+    if (Result<void> checked = check_copy(request, copy); !checked) return failure(checked);
+    const auto next = static_cast<std::uint32_t>(parts.sources.size());
+    const auto [place, fresh] = resolved.try_emplace({copy.source, copy.source_region}, next);
+    if (fresh) {
+      const PlanSource& source = request.sources[copy.source];
+      auto way = resolve(source.regions[copy.source_region]);
+      if (!way) {
+        return failure(way.error().code, "can't read region " + std::to_string(copy.source_region) +
+                                             " of " + text_of(source.shard) + ": " +
+                                             way.error().text);
+      }
+      parts.sources.push_back(std::move(*way));
+    }
+    copy.source = place->second;
+  }
+  return shm::make_fetch(parts, workers_);
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_shm_transport(const ShmOptions& options) {
+  return std::make_unique<ShmTransport>(options);
+}
+
+}  // namespace weir
