@@ -11,9 +11,9 @@
 
 namespace weir {
 
-/// A message larger than this is refused before it is read. A manifest piece takes about 130
-/// bytes, so this is room for about four million pieces in one shard.
-inline constexpr std::size_t message_bytes_max = std::size_t{512} << 20;
+/// A message larger than this is refused before it is read. A piece of a matrix takes 64 bytes, so
+/// this is room for four million of them in one shard, which is also the limit on their number.
+inline constexpr std::size_t message_bytes_max = std::size_t{256} << 20;
 
 /// The canonical encoding: equal values give equal bytes.
 std::string encode(const Manifest& manifest);

@@ -1,6 +1,9 @@
 #include "runtime/manifest.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
 
 namespace weir {
 
@@ -22,13 +25,17 @@ std::string_view name_of(RegionKind kind) noexcept {
 }
 
 Inventory inventory_of(const std::vector<Tensor>& tensors) {
-  std::vector<const Tensor*> sorted;
-  sorted.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) sorted.push_back(&tensor);
-  std::sort(sorted.begin(), sorted.end(),
+  std::vector<const Tensor*> pointers;
+  pointers.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) pointers.push_back(&tensor);
+  return inventory_of(std::move(pointers));
+}
+
+Inventory inventory_of(std::vector<const Tensor*> tensors) {
+  std::sort(tensors.begin(), tensors.end(),
             [](const Tensor* a, const Tensor* b) { return a->name < b->name; });
   Digester digester;
-  for (const Tensor* tensor : sorted) {
+  for (const Tensor* tensor : tensors) {
     digester.add(tensor->name);
     digester.add(static_cast<std::uint64_t>(tensor->kind));
     digester.add(static_cast<std::uint64_t>(tensor->shape.rank()));
@@ -37,6 +44,175 @@ Inventory inventory_of(const std::vector<Tensor>& tensors) {
     }
   }
   return {tensors.size(), digester.finish()};
+}
+
+namespace {
+
+tl::unexpected<Error> invalid(const Manifest& manifest, const std::string& text) {
+  return failure(ErrorCode::invalid, text_of(manifest.shard) + ": " + text);
+}
+
+std::string quoted(std::string_view name) {
+  return "'" + std::string(name) + "'";
+}
+
+Result<void> check_name(const Manifest& manifest, std::string_view name) {
+  if (name.empty()) return invalid(manifest, "a tensor or alias has an empty name: give it one");
+  if (name.size() > name_bytes_max) {
+    return invalid(manifest, "the name that begins " + quoted(name.substr(0, 32)) + " has " +
+                                 std::to_string(name.size()) + " bytes: shorten it to at most " +
+                                 std::to_string(name_bytes_max));
+  }
+  const auto printable = [](char c) { return static_cast<unsigned char>(c) >= 32 && c != 127; };
+  if (!std::all_of(name.begin(), name.end(), printable)) {
+    return invalid(manifest, "a name has control characters in it: leave them out");
+  }
+  return {};
+}
+
+Result<void> check_shard(const Manifest& manifest) {
+  if (manifest.shard.side != Side::trainer && manifest.shard.side != Side::rollout) {
+    return invalid(manifest, "unknown side: use trainer or rollout");
+  }
+  if (manifest.shard.rank >= manifest.replica_ranks) {
+    return invalid(manifest, "its rank is not below replica_ranks, which is " +
+                                 std::to_string(manifest.replica_ranks) + ": correct one of them");
+  }
+  for (const RegionInfo& region : manifest.regions) {
+    if (static_cast<int>(region.kind) > static_cast<int>(RegionKind::device)) {
+      return invalid(manifest, "a region has an unknown kind: use private, memfd or device");
+    }
+    if (region.bytes > region_bytes_max) {
+      return invalid(manifest, "a region of " + std::to_string(region.bytes) +
+                                   " bytes is over the limit of " +
+                                   std::to_string(region_bytes_max) + ": correct its size");
+    }
+  }
+  return {};
+}
+
+/// Whether the bytes of every part of that shape can be counted in 63 bits, whatever the type and
+/// whatever the order of multiplication.
+bool countable(const Dims& shape) {
+  std::int64_t bytes = 8;
+  for (const std::int64_t extent : shape.values()) {
+    if (extent < 0) return false;
+    if (extent > 0 && __builtin_mul_overflow(bytes, extent, &bytes)) return false;
+  }
+  return true;
+}
+
+Result<void> check_tensors(const Manifest& manifest) {
+  for (const Tensor& tensor : manifest.tensors) {
+    if (auto good = check_name(manifest, tensor.name); !good) return good;
+    if (static_cast<int>(tensor.type) >= element_type_count) {
+      return invalid(manifest, quoted(tensor.name) + " has an unknown element type");
+    }
+    if (static_cast<int>(tensor.kind) > static_cast<int>(TensorKind::buffer)) {
+      return invalid(manifest, quoted(tensor.name) + " is neither parameter nor buffer");
+    }
+    if (!countable(tensor.shape)) {
+      return invalid(manifest, quoted(tensor.name) + " has the impossible shape " +
+                                   text_of(tensor.shape) + ": correct its extents");
+    }
+  }
+  return {};
+}
+
+/// Tensors' and aliases' names together: each may be there once.
+Result<void> check_names_distinct(const Manifest& manifest) {
+  std::vector<std::string_view> names;
+  names.reserve(manifest.tensors.size() + manifest.aliases.size());
+  for (const Tensor& tensor : manifest.tensors) names.emplace_back(tensor.name);
+  for (const Alias& alias : manifest.aliases) names.emplace_back(alias.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) {
+    return invalid(manifest, "the name " + quoted(*twice) + " is there twice: list each once");
+  }
+  return {};
+}
+
+Result<void> check_aliases(const Manifest& manifest) {
+  for (const Alias& alias : manifest.aliases) {
+    if (auto good = check_name(manifest, alias.name); !good) return good;
+    if (auto good = check_name(manifest, alias.of); !good) return good;
+  }
+  std::vector<std::string_view> names;
+  names.reserve(manifest.aliases.size());
+  for (const Alias& alias : manifest.aliases) names.emplace_back(alias.name);
+  std::sort(names.begin(), names.end());
+  for (const Alias& alias : manifest.aliases) {
+    if (std::binary_search(names.begin(), names.end(), std::string_view(alias.of))) {
+      return invalid(manifest, "alias " + quoted(alias.name) + " is of " + quoted(alias.of) +
+                                   ", an alias itself: name the tensor that it stands for");
+    }
+  }
+  return {};
+}
+
+/// The first byte after the piece, or nothing where 64 bits do not hold it.
+std::optional<std::uint64_t> end_of(const Piece& piece, ElementType type) {
+  std::uint64_t end = piece.offset;
+  for (int dim = 0; dim < piece.box.extent.rank(); ++dim) {
+    const auto steps = static_cast<std::uint64_t>(piece.box.extent[dim] - 1);
+    std::uint64_t bytes = 0;
+    if (__builtin_mul_overflow(steps, static_cast<std::uint64_t>(piece.stride[dim]), &bytes) ||
+        __builtin_add_overflow(end, bytes, &end)) {
+      return std::nullopt;
+    }
+  }
+  if (__builtin_add_overflow(end, size_of(type), &end)) return std::nullopt;
+  return end;
+}
+
+Result<void> check_piece(const Manifest& manifest, const Piece& piece) {
+  if (piece.tensor >= manifest.tensors.size()) {
+    return invalid(manifest, "a piece is of tensor " + std::to_string(piece.tensor) +
+                                 ", but only " + std::to_string(manifest.tensors.size()) +
+                                 " are listed");
+  }
+  const Tensor& tensor = manifest.tensors[piece.tensor];
+  const auto bad = [&](const std::string& text) {
+    return invalid(manifest, "piece " + text_of(piece.box) + " of " + quoted(tensor.name) + " " +
+                                 text_of(tensor.shape) + " " + text);
+  };
+  if (piece.box.start.rank() != piece.box.extent.rank() || !fits(piece.box, tensor.shape)) {
+    return bad("does not lie within the tensor: correct the box or the shape");
+  }
+  const auto positive = [](std::int64_t value) { return value > 0; };
+  const auto extents = piece.box.extent.values();
+  if (!std::all_of(extents.begin(), extents.end(), positive)) {
+    return bad("is empty: leave it out");
+  }
+  const auto strides = piece.stride.values();
+  if (piece.stride.rank() != tensor.shape.rank() ||
+      !std::all_of(strides.begin(), strides.end(), positive)) {
+    return bad("needs one positive stride per dimension");
+  }
+  if (piece.region >= manifest.regions.size()) {
+    return bad("is in region " + std::to_string(piece.region) + ", but only " +
+               std::to_string(manifest.regions.size()) + " are listed");
+  }
+  const std::uint64_t bytes = manifest.regions[piece.region].bytes;
+  const std::optional<std::uint64_t> end = end_of(piece, tensor.type);
+  if (!end || *end > bytes) {
+    return bad("reaches past the " + std::to_string(bytes) + " bytes of region " +
+               std::to_string(piece.region) + ": correct its offset, its strides or the region");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> check(const Manifest& manifest) {
+  for (const auto part : {check_shard, check_tensors, check_aliases, check_names_distinct}) {
+    if (auto good = part(manifest); !good) return good;
+  }
+  for (const Piece& piece : manifest.pieces) {
+    if (auto good = check_piece(manifest, piece); !good) return good;
+  }
+  return {};
 }
 
 }  // namespace weir

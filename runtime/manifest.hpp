@@ -2,6 +2,7 @@
 // Manifests: what one shard owns or needs, said in canonical space. The planner knows nothing else.
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -105,6 +106,12 @@ struct Inventory {
 
 /// The inventory of these tensors, in whatever order; types do not count, names must be distinct.
 Inventory inventory_of(const std::vector<Tensor>& tensors);
+/// The same for tensors that lie elsewhere.
+Inventory inventory_of(std::vector<const Tensor*> tensors);
+
+/// Limits that keep all arithmetic within 64 bits, and messages that quote a name readable.
+inline constexpr std::uint64_t region_bytes_max = std::uint64_t{1} << 60;
+inline constexpr std::size_t name_bytes_max = 1024;
 
 /// Everything a shard owns (trainer) or needs (rollout). A value; immutable once sent.
 /// `tensors` lists those of which this shard holds a part, each once; an empty shard is allowed.
@@ -120,10 +127,12 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-/// What any manifest, ours or a peer's, must satisfy on its own: indices in range, ranks, boxes
-/// within shapes, positive strides, every byte of every piece inside its region (computed without
-/// overflow), names not empty and distinct, aliases that do not name themselves.
-/// Errors (`invalid`) name the shard, the tensor and the box.
+/// What any manifest, ours or a peer's, must satisfy on its own: known types and kinds, indices in
+/// range, shapes whose byte count fits, boxes within shapes and not empty, strides of the box's
+/// rank and positive, every byte of every piece inside its region (computed without overflow),
+/// regions of at most `region_bytes_max`, names neither empty nor too long, printable and distinct
+/// (aliases included), aliases that name a tensor and not another alias. Errors (`invalid`) name
+/// the shard, the tensor and the box.
 Result<void> check(const Manifest& manifest);
 
 }  // namespace weir

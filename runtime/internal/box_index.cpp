@@ -1,0 +1,258 @@
+#include "runtime/internal/box_index.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+namespace weir::internal {
+namespace {
+
+bool contains(const Box& outer, const Box& inner) noexcept {
+  for (int dim = 0; dim < inner.start.rank(); ++dim) {
+    if (inner.start[dim] < outer.start[dim] ||
+        inner.start[dim] + inner.extent[dim] > outer.start[dim] + outer.extent[dim]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool meet(const Box& a, const Box& b) noexcept {
+  for (int dim = 0; dim < a.start.rank(); ++dim) {
+    if (a.start[dim] >= b.start[dim] + b.extent[dim] ||
+        b.start[dim] >= a.start[dim] + a.extent[dim]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// A piece on its way into the index.
+struct Record {
+  TensorNumber tensor = 0;
+  Holder holder;
+  const Box* box = nullptr;
+};
+
+/// The dimension along which the boxes have the most distinct starts; the first of equals.
+int main_dim_of(std::span<const Record> records, std::vector<std::int64_t>& scratch) {
+  int main_dim = 0;
+  std::size_t most = 0;
+  for (int dim = 0; dim < records.front().box->start.rank(); ++dim) {
+    scratch.clear();
+    for (const Record& record : records) scratch.push_back(record.box->start[dim]);
+    std::sort(scratch.begin(), scratch.end());
+    const auto distinct =
+        static_cast<std::size_t>(std::unique(scratch.begin(), scratch.end()) - scratch.begin());
+    if (distinct > most) {
+      most = distinct;
+      main_dim = dim;
+    }
+  }
+  return main_dim;
+}
+
+}  // namespace
+
+BoxIndex::BoxIndex(const Roster& roster, const Pattern& pattern, const PatternTensors& tensors) {
+  // Records by tensor, each tensor's by rank and piece: counted first, then put in place.
+  std::vector<std::uint32_t> next(tensors.listed.size() + 1);
+  for (std::uint32_t rank = 0; rank < pattern.ranks; ++rank) {
+    for (const Piece& piece : roster.model_of(pattern, rank).pieces) {
+      ++next[tensors.numbers[rank][piece.tensor] + 1];
+    }
+  }
+  for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+  std::vector<Record> records(next.back());
+  for (std::uint32_t rank = 0; rank < pattern.ranks; ++rank) {
+    const Manifest& manifest = roster.model_of(pattern, rank);
+    for (std::uint32_t i = 0; i < manifest.pieces.size(); ++i) {
+      const Piece& piece = manifest.pieces[i];
+      const TensorNumber tensor = tensors.numbers[rank][piece.tensor];
+      records[next[tensor]++] = {tensor, {rank, i}, &piece.box};
+    }
+  }
+
+  ranges_.resize(tensors.listed.size());
+  holders_.reserve(records.size());
+  std::vector<std::int64_t> scratch;
+  for (std::size_t begin = 0; begin < records.size();) {
+    const TensorNumber tensor = records[begin].tensor;
+    const std::span<Record> group(records.data() + begin, next[tensor] - begin);
+    begin = next[tensor];
+    Range& range = ranges_[tensor];
+    range.begin = static_cast<std::uint32_t>(entries_.size());
+    range.main_dim = main_dim_of(group, scratch);
+    std::sort(group.begin(), group.end(), [dim = range.main_dim](const Record& a, const Record& b) {
+      if (a.box->start[dim] != b.box->start[dim]) return a.box->start[dim] < b.box->start[dim];
+      if (const auto order = *a.box <=> *b.box; order != 0) return order < 0;
+      return std::pair(a.holder.rank, a.holder.piece) < std::pair(b.holder.rank, b.holder.piece);
+    });
+    std::int64_t reach = 0;
+    for (const Record& record : group) {
+      if (entries_.size() == range.begin || entries_.back().box != *record.box) {
+        const auto holder = static_cast<std::uint32_t>(holders_.size());
+        entries_.push_back({*record.box, holder, holder});
+        if (record.box->start.rank() > 0) {
+          reach = std::max(reach,
+                           record.box->start[range.main_dim] + record.box->extent[range.main_dim]);
+        }
+        reach_.push_back(reach);
+      }
+      holders_.push_back(record.holder);
+      ++entries_.back().holders_end;
+    }
+    range.end = static_cast<std::uint32_t>(entries_.size());
+  }
+}
+
+/// Cuts one box. A part that lies within an entry is done; another is halved at an edge of an entry
+/// that crosses it, which divides the edges left in that dimension by two each time, and so ends.
+class BoxIndex::Cutter {
+ public:
+  Cutter(const BoxIndex& index, Cover& cover) : index_(index), cover_(cover) {}
+
+  /// `candidates`: the entries that meet `box`. Returns false at the first hole, or too many parts.
+  bool cut(const Box& box, std::span<const std::uint32_t> candidates) {
+    if (candidates.empty()) {
+      hole_ = box;
+      return false;
+    }
+    if (finish(box, candidates)) return cover_.parts.size() <= cover_parts_max;
+    const Edge edge = best_edge(box, candidates);
+    Box low = box;
+    low.extent[edge.dim] = edge.at - box.start[edge.dim];
+    Box high = box;
+    high.start[edge.dim] = edge.at;
+    high.extent[edge.dim] -= low.extent[edge.dim];
+    for (const Box& half : {low, high}) {
+      std::vector<std::uint32_t> within;
+      within.reserve(candidates.size());
+      for (const std::uint32_t entry : candidates) {
+        if (meet(box_of(entry), half)) within.push_back(entry);
+      }
+      if (!cut(half, within)) return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] const std::optional<Box>& hole() const noexcept { return hole_; }
+
+ private:
+  struct Edge {
+    int dim = -1;
+    std::int64_t at = 0;
+    std::size_t crossed = 0;  ///< Candidates that the cut would divide: fewer make fewer parts.
+    std::size_t choices = 0;  ///< Edges of that dimension within the box: more divide more evenly.
+  };
+
+  [[nodiscard]] const Box& box_of(std::uint32_t entry) const { return index_.entries_[entry].box; }
+
+  bool finish(const Box& box, std::span<const std::uint32_t> candidates) {
+    const std::size_t begin = cover_.entries.size();
+    for (const std::uint32_t entry : candidates) {
+      if (contains(box_of(entry), box)) cover_.entries.push_back(entry);
+    }
+    if (cover_.entries.size() == begin) return false;
+    cover_.parts.push_back({box, static_cast<std::uint32_t>(begin),
+                            static_cast<std::uint32_t>(cover_.entries.size())});
+    return true;
+  }
+
+  /// The middle edge of the dimension whose middle edge divides the fewest candidates.
+  Edge best_edge(const Box& box, std::span<const std::uint32_t> candidates) {
+    Edge best;
+    for (int dim = 0; dim < box.start.rank(); ++dim) {
+      const std::int64_t start = box.start[dim];
+      const std::int64_t end = start + box.extent[dim];
+      edges_.clear();
+      for (const std::uint32_t entry : candidates) {
+        const std::int64_t entry_start = box_of(entry).start[dim];
+        const std::int64_t entry_end = entry_start + box_of(entry).extent[dim];
+        if (entry_start > start) edges_.push_back(entry_start);
+        if (entry_end < end) edges_.push_back(entry_end);
+      }
+      if (edges_.empty()) continue;
+      const auto middle = edges_.begin() + static_cast<std::ptrdiff_t>(edges_.size() / 2);
+      std::nth_element(edges_.begin(), middle, edges_.end());
+      Edge edge{dim, *middle, 0, edges_.size()};
+      for (const std::uint32_t entry : candidates) {
+        const std::int64_t entry_start = box_of(entry).start[dim];
+        const std::int64_t entry_end = entry_start + box_of(entry).extent[dim];
+        if (entry_start < edge.at && edge.at < entry_end) ++edge.crossed;
+      }
+      if (best.dim < 0 || edge.crossed < best.crossed ||
+          (edge.crossed == best.crossed && edge.choices > best.choices)) {
+        best = edge;
+      }
+    }
+    return best;
+  }
+
+  const BoxIndex& index_;
+  Cover& cover_;
+  std::optional<Box> hole_;
+  std::vector<std::int64_t> edges_;
+};
+
+Result<std::optional<Box>> BoxIndex::cover(TensorNumber tensor, const Box& box,
+                                           Cover& cover) const {
+  cover.parts.clear();
+  cover.entries.clear();
+  const Range& range = ranges_[tensor];
+  std::uint32_t begin = range.begin;
+  std::uint32_t end = range.end;
+  if (box.start.rank() > 0) {
+    // Entries before `begin` end too soon, entries from `end` on start too late.
+    const int dim = range.main_dim;
+    const auto reach = reach_.begin();
+    begin = static_cast<std::uint32_t>(
+        std::upper_bound(reach + range.begin, reach + range.end, box.start[dim]) - reach);
+    const auto first = entries_.begin();
+    const auto starts_before = [&](const Entry& entry) {
+      return entry.box.start[dim] < box.start[dim] + box.extent[dim];
+    };
+    end = static_cast<std::uint32_t>(
+        std::partition_point(first + begin, first + range.end, starts_before) - first);
+  }
+  if (end == begin + 1 && contains(entries_[begin].box, box)) {
+    cover.entries.push_back(begin);
+    cover.parts.push_back({box, 0, 1});
+    return std::nullopt;
+  }
+  std::vector<std::uint32_t> candidates;
+  for (std::uint32_t entry = begin; entry < end; ++entry) {
+    if (meet(entries_[entry].box, box)) candidates.push_back(entry);
+  }
+  Cutter cutter(*this, cover);
+  if (cutter.cut(box, candidates)) return std::nullopt;
+  if (cutter.hole()) return cutter.hole();
+  return failure(ErrorCode::refused, "its pieces cut each other into more than " +
+                                         std::to_string(cover_parts_max) +
+                                         " parts: describe it by fewer, larger pieces");
+}
+
+Result<void> check_whole(const Roster& roster, const Pattern& pattern, const Catalog& catalog,
+                         const PatternTensors& tensors, const BoxIndex& index) {
+  Cover cover;
+  for (TensorNumber tensor = 0; tensor < tensors.listed.size(); ++tensor) {
+    if (!tensors.has(tensor)) continue;
+    const Dims& shape = tensors.listed[tensor]->shape;
+    if (element_count(shape) == 0) continue;
+    const auto hole = index.cover(tensor, Box::whole(shape), cover);
+    const std::string name = "'" + std::string(catalog.names[tensor]) + "'";
+    const std::string replica = text_of_replica(roster.model_of(pattern, 0).shard);
+    if (!hole) {
+      return failure(hole.error().code, name + " at " + replica + ": " + hole.error().text);
+    }
+    if (!*hole) continue;
+    return failure(ErrorCode::invalid, "hole: no shard of " + replica + " has " + text_of(**hole) +
+                                           " of " + name + " " + text_of(shape) +
+                                           ": add the missing piece to one of its " +
+                                           std::to_string(pattern.ranks) + " manifests");
+  }
+  return {};
+}
+
+}  // namespace weir::internal

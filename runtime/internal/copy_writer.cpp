@@ -1,0 +1,254 @@
+#include "runtime/internal/copy_writer.hpp"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "runtime/assert.hpp"
+#include "runtime/internal/copy_form.hpp"
+
+namespace weir::internal {
+namespace {
+
+/// The slack is this share of the bytes that a trainer shard serves on average: it bounds how far
+/// from level the sources end, and long runs of copies that can be joined still fit into it.
+constexpr std::uint64_t slack_divisor = 64;
+/// Parts are shared out in shares of at least this many bytes: shorter copies cost more than a
+/// better balance gains.
+constexpr std::uint64_t share_bytes_min = std::uint64_t{1} << 20;
+
+std::uint64_t bytes_of(const Box& box, ElementType type) noexcept {
+  return static_cast<std::uint64_t>(element_count(box.extent)) * size_of(type);
+}
+
+std::uint64_t offset_of(const Piece& piece, const Box& part) noexcept {
+  std::uint64_t offset = piece.offset;
+  for (int dim = 0; dim < part.start.rank(); ++dim) {
+    // A piece may state any stride for a dimension that it never steps along.
+    if (part.start[dim] == piece.box.start[dim]) continue;
+    offset +=
+        static_cast<std::uint64_t>((part.start[dim] - piece.box.start[dim]) * piece.stride[dim]);
+  }
+  return offset;
+}
+
+}  // namespace
+
+CopyWriter::CopyWriter(const Roster& roster, const Catalog& catalog,
+                       const std::vector<BoxIndex>& indices)
+    : roster_(roster),
+      catalog_(catalog),
+      indices_(indices),
+      served_bytes_(roster.trainer_count),
+      pattern_served_bytes_(roster.trainers.size()),
+      pattern_of_(roster.trainer_count),
+      last_(roster.trainer_count) {
+  for (std::uint32_t pattern = 0; pattern < roster.trainers.size(); ++pattern) {
+    for (const std::uint32_t first : roster.trainers[pattern].replicas) {
+      std::fill_n(pattern_of_.begin() + first, roster.trainers[pattern].ranks, pattern);
+    }
+  }
+}
+
+Result<CopyWriter> CopyWriter::make(const Roster& roster, const Catalog& catalog,
+                                    const std::vector<BoxIndex>& indices,
+                                    const std::vector<Target>& targets) {
+  CopyWriter writer(roster, catalog, indices);
+  std::uint64_t bytes = 0;
+  for (const Target& target : targets) {
+    const Manifest& manifest = *roster.shards[target.shard];
+    for (const Piece& piece : manifest.pieces) {
+      bytes += bytes_of(piece.box, manifest.tensors[piece.tensor].type);
+    }
+  }
+  writer.slack_bytes_ = bytes / roster.trainer_count / slack_divisor;
+  if (roster.trainers.size() == 1 && roster.trainers.front().replicas.size() == 1) {
+    if (auto good = writer.count_forced(targets); !good) return failure(good);
+  }
+  return writer;
+}
+
+/// With one source replica, much is held by one shard alone: its bytes are known beforehand.
+Result<void> CopyWriter::count_forced(const std::vector<Target>& targets) {
+  for (const Target& target : targets) {
+    for (const Piece& piece : roster_.shards[target.shard]->pieces) {
+      if (auto good = cover(target, piece, 0); !good) return good;
+      for (const Cover::Part& part : cover_.parts) {
+        find_choices(0, part);
+        if (choices_.size() > 1) continue;
+        served_bytes_[choices_[0].shard] += bytes_of(part.box, type_of(choices_[0]));
+      }
+    }
+  }
+  forced_counted_ = true;
+  return {};
+}
+
+Result<std::vector<Copy>> CopyWriter::write(const Target& target) {
+  copies_.clear();
+  last_shard_ = none;
+  const Manifest& manifest = *roster_.shards[target.shard];
+  for (const std::uint32_t index : target.order) {
+    const Piece& piece = manifest.pieces[index];
+    const std::uint32_t pattern = choose_pattern(source_of(target, piece));
+    if (auto good = cover(target, piece, pattern); !good) return failure(good);
+    for (const Cover::Part& part : cover_.parts) {
+      find_choices(pattern, part);
+      write_part(target, piece, part.box);
+    }
+  }
+  const auto place = [](const Copy& copy) {
+    return std::tie(copy.target_region, copy.target_offset);
+  };
+  const auto before = [&](const Copy& a, const Copy& b) { return place(a) < place(b); };
+  if (!std::is_sorted(copies_.begin(), copies_.end(), before)) {
+    std::sort(copies_.begin(), copies_.end(), before);
+  }
+  return std::vector<Copy>(copies_.begin(), copies_.end());
+}
+
+TensorNumber CopyWriter::source_of(const Target& target, const Piece& piece) const {
+  const PatternTensors& tensors = catalog_.rollouts[target.pattern];
+  return catalog_.source_of[tensors.numbers[target.rank][piece.tensor]];
+}
+
+ElementType CopyWriter::type_of(const Choice& choice) const {
+  const Manifest& manifest = *roster_.shards[choice.shard];
+  return manifest.tensors[manifest.pieces[choice.piece].tensor].type;
+}
+
+/// Fills `cover_`. Each source pattern holds every tensor whole, so there is no hole.
+Result<void> CopyWriter::cover(const Target& target, const Piece& piece, std::uint32_t pattern) {
+  const TensorNumber source = source_of(target, piece);
+  const auto hole = indices_[pattern].cover(source, piece.box, cover_);
+  if (!hole) {
+    return failure(hole.error().code, "'" + std::string(catalog_.names[source]) + "' at " +
+                                          text_of(roster_.shards[target.shard]->shard) + ": " +
+                                          hole.error().text);
+  }
+  WEIR_ASSERT(!hole->has_value());
+  return {};
+}
+
+std::uint32_t CopyWriter::choose_pattern(TensorNumber source) {
+  const auto load = [&](std::uint32_t pattern) {
+    const Pattern& shards = roster_.trainers[pattern];
+    return pattern_served_bytes_[pattern] / (shards.replicas.size() * shards.ranks);
+  };
+  std::uint32_t best = none;
+  for (std::uint32_t pattern = 0; pattern < indices_.size(); ++pattern) {
+    if (!catalog_.trainers[pattern].has(source)) continue;
+    if (best == none || load(pattern) < load(best)) best = pattern;
+  }
+  WEIR_ASSERT(best != none);
+  if (last_pattern_ != none && catalog_.trainers[last_pattern_].has(source) &&
+      load(last_pattern_) <= load(best) + slack_bytes_) {
+    best = last_pattern_;
+  }
+  last_pattern_ = best;
+  return best;
+}
+
+/// Fills `choices_` with every shard of the pattern's replicas that holds the part.
+void CopyWriter::find_choices(std::uint32_t pattern, const Cover::Part& part) {
+  choices_.clear();
+  for (const std::uint32_t first : roster_.trainers[pattern].replicas) {
+    for (std::uint32_t i = part.entries_begin; i < part.entries_end; ++i) {
+      for (const Holder& holder : indices_[pattern].holders(cover_.entries[i])) {
+        choices_.push_back({first + holder.rank, holder.piece});
+      }
+    }
+  }
+}
+
+const CopyWriter::Choice& CopyWriter::best_choice() const {
+  const Choice* best = &choices_.front();
+  const Choice* last = nullptr;
+  for (const Choice& choice : choices_) {
+    if (choice.shard == last_shard_ && last == nullptr) last = &choice;
+    const std::uint64_t served = served_bytes_[choice.shard];
+    const std::uint64_t least = served_bytes_[best->shard];
+    if (served < least || (served == least && choice.shard < best->shard)) best = &choice;
+  }
+  if (last != nullptr && served_bytes_[last_shard_] <= served_bytes_[best->shard] + slack_bytes_) {
+    return *last;
+  }
+  return *best;
+}
+
+void CopyWriter::write_part(const Target& target, const Piece& piece, const Box& box) {
+  const std::uint64_t bytes = bytes_of(box, type_of(choices_.front()));
+  const std::uint64_t shares = bytes / std::max(slack_bytes_, share_bytes_min);
+  const std::size_t sharers = std::min<std::uint64_t>(shares, choices_.size());
+  if (sharers > 1) {
+    share_out(target, piece, box, sharers);
+  } else {
+    emit(target, piece, box, best_choice());
+  }
+}
+
+/// Gives rows of a long part to the `sharers` least busy shards so that they end level, as water
+/// poured into vessels does.
+void CopyWriter::share_out(const Target& target, const Piece& piece, const Box& box,
+                           std::size_t sharers) {
+  const auto busy = [&](const Choice& choice) {
+    return std::tuple(served_bytes_[choice.shard], choice.shard, choice.piece);
+  };
+  std::vector<Choice> chosen = choices_;
+  std::sort(chosen.begin(), chosen.end(),
+            [&](const Choice& a, const Choice& b) { return busy(a) < busy(b); });
+  int dim = 0;
+  while (box.extent[dim] == 1) ++dim;
+  const auto rows = static_cast<std::uint64_t>(box.extent[dim]);
+  const std::uint64_t row_bytes = bytes_of(box, type_of(chosen.front())) / rows;
+
+  // The level to which so many vessels are filled; the next is left out if it stands higher.
+  std::uint64_t filled = rows * row_bytes;
+  std::uint64_t level = 0;
+  std::size_t count = 0;
+  for (; count < sharers; ++count) {
+    const std::uint64_t served = served_bytes_[chosen[count].shard];
+    if (count > 0 && level <= served) break;
+    filled += served;
+    level = filled / (count + 1);
+  }
+  Box part = box;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t left = box.start[dim] + box.extent[dim] - part.start[dim];
+    const std::uint64_t room = level - std::min(level, served_bytes_[chosen[i].shard]);
+    const auto share = static_cast<std::int64_t>((room + row_bytes / 2) / row_bytes);
+    part.extent[dim] = i + 1 == count ? left : std::min(left, share);
+    if (part.extent[dim] == 0) continue;
+    emit(target, piece, part, chosen[i]);
+    part.start[dim] += part.extent[dim];
+  }
+}
+
+void CopyWriter::emit(const Target& target, const Piece& piece, const Box& box,
+                      const Choice& choice) {
+  const Manifest& source = *roster_.shards[choice.shard];
+  const Piece& held = source.pieces[choice.piece];
+  Copy copy;
+  copy.source = choice.shard;
+  copy.source_region = held.region;
+  copy.target_region = piece.region;
+  copy.source_type = source.tensors[held.tensor].type;
+  copy.target_type = roster_.shards[target.shard]->tensors[piece.tensor].type;
+  copy.source_offset = offset_of(held, box);
+  copy.target_offset = offset_of(piece, box);
+  copy.extent = box.extent;
+  copy.source_stride = held.stride;
+  copy.target_stride = piece.stride;
+  normalize(copy);
+
+  const std::uint64_t bytes = source_bytes(copy);
+  if (!forced_counted_ || choices_.size() > 1) served_bytes_[choice.shard] += bytes;
+  pattern_served_bytes_[pattern_of_[choice.shard]] += bytes;
+  last_shard_ = choice.shard;
+  Last& last = last_[choice.shard];
+  if (last.target == target.shard && join(copies_[last.copy], copy)) return;
+  last = {target.shard, static_cast<std::uint32_t>(copies_.size())};
+  copies_.push_back(copy);
+}
+
+}  // namespace weir::internal

@@ -1,0 +1,86 @@
+#pragma once
+// Chooses a source for each part of each target piece, and writes the copies.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/internal/box_index.hpp"
+#include "runtime/internal/catalog.hpp"
+#include "runtime/internal/roster.hpp"
+#include "runtime/plan.hpp"
+#include "runtime/result.hpp"
+
+namespace weir::internal {
+
+/// A rollout shard that copies are written for.
+struct Target {
+  std::uint32_t shard = 0;    ///< Index into the roster's shards.
+  std::uint32_t pattern = 0;  ///< Index into the roster's rollout patterns.
+  std::uint32_t rank = 0;
+  std::span<const std::uint32_t> order;  ///< Its pieces by region and offset.
+};
+
+/// Writes the copies into one target after another, and counts how many bytes each trainer shard
+/// serves. Borrows all it is given.
+///
+/// How it balances: of the shards that hold a part, the one with the fewest bytes so far serves it,
+/// unless the one that served the part before is at most a slack ahead of it, for copies from one
+/// source can be joined. A part much longer than the slack is shared out, so that its sources end
+/// level. What only one shard holds is counted before anything is chosen. Trainer patterns that cut
+/// tensors differently are chosen between in the same way, by bytes per shard.
+class CopyWriter {
+ public:
+  /// `indices`: one per trainer pattern, each proved to be whole. `targets`: all that will be
+  /// written. Errors: as `write`.
+  static Result<CopyWriter> make(const Roster& roster, const Catalog& catalog,
+                                 const std::vector<BoxIndex>& indices,
+                                 const std::vector<Target>& targets);
+
+  /// By target region and offset. Errors: `refused` where a piece would be cut too finely.
+  Result<std::vector<Copy>> write(const Target& target);
+
+ private:
+  /// A shard that could serve a part, and the piece of it that holds the part.
+  struct Choice {
+    std::uint32_t shard = 0;
+    std::uint32_t piece = 0;
+  };
+  /// The copy written last from a source, which the next one from there may continue.
+  struct Last {
+    std::uint32_t target = 0;  ///< Index into the roster's shards; 0 (a trainer) for none.
+    std::uint32_t copy = 0;    ///< Index into `copies_`.
+  };
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+  CopyWriter(const Roster& roster, const Catalog& catalog, const std::vector<BoxIndex>& indices);
+
+  Result<void> count_forced(const std::vector<Target>& targets);
+  Result<void> cover(const Target& target, const Piece& piece, std::uint32_t pattern);
+  [[nodiscard]] std::uint32_t choose_pattern(TensorNumber source);
+  [[nodiscard]] TensorNumber source_of(const Target& target, const Piece& piece) const;
+  [[nodiscard]] ElementType type_of(const Choice& choice) const;
+  void find_choices(std::uint32_t pattern, const Cover::Part& part);
+  [[nodiscard]] const Choice& best_choice() const;
+  void write_part(const Target& target, const Piece& piece, const Box& box);
+  void share_out(const Target& target, const Piece& piece, const Box& box, std::size_t sharers);
+  void emit(const Target& target, const Piece& piece, const Box& box, const Choice& choice);
+
+  const Roster& roster_;
+  const Catalog& catalog_;
+  const std::vector<BoxIndex>& indices_;
+  std::uint64_t slack_bytes_ = 0;
+  bool forced_counted_ = false;
+  std::vector<std::uint64_t> served_bytes_;          ///< By trainer shard.
+  std::vector<std::uint64_t> pattern_served_bytes_;  ///< By trainer pattern.
+  std::vector<std::uint32_t> pattern_of_;            ///< By trainer shard.
+  std::vector<Last> last_;                           ///< By trainer shard.
+  std::uint32_t last_shard_ = none;
+  std::uint32_t last_pattern_ = none;
+  Cover cover_;  // The rest is scratch, kept for its memory.
+  std::vector<Choice> choices_;
+  std::vector<Copy> copies_;
+};
+
+}  // namespace weir::internal
