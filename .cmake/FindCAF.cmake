@@ -2,8 +2,8 @@
 # Set CAF_ROOT to use another build (the thread sanitizer needs one: see CONTRIBUTING.md).
 # Defines CAF::core, CAF::io and CAF_VERSION.
 find_path(CAF_INCLUDE_DIR caf/all.hpp)
-find_library(CAF_CORE_LIBRARY NAMES caf_core caf_core_static)
-find_library(CAF_IO_LIBRARY NAMES caf_io caf_io_static)
+find_library(CAF_CORE_LIBRARY NAMES caf_core caf_core_static NAMES_PER_DIR)
+find_library(CAF_IO_LIBRARY NAMES caf_io caf_io_static NAMES_PER_DIR)
 
 if(CAF_INCLUDE_DIR)
   file(STRINGS ${CAF_INCLUDE_DIR}/caf/config.hpp version_line REGEX "#define CAF_VERSION [0-9]+")

@@ -13,7 +13,8 @@ mark_as_advanced(VERBS_INCLUDE_DIR VERBS_LIBRARY RDMACM_INCLUDE_DIR RDMACM_LIBRA
 
 set(summary_in)
 set(summary_out)
-# A part is in when every variable named after `otherwise` is true; else `otherwise` says what to do.
+# A part is in when every variable named after `otherwise` is true; else `otherwise` says what to
+# do.
 function(summarize part otherwise)
   foreach(variable ${ARGN})
     if(NOT ${variable})
@@ -31,8 +32,10 @@ summarize("fuzzers" "turned off by WEIR_FUZZERS" WEIR_FUZZERS)
 summarize("compiler cache" "comes with the package ccache" CCACHE)
 summarize("RDMA verbs (nothing uses them yet)" "come with libibverbs-dev and librdmacm-dev"
           VERBS_INCLUDE_DIR VERBS_LIBRARY RDMACM_INCLUDE_DIR RDMACM_LIBRARY)
-summarize("CUDA (nothing uses it yet)" "comes with nvidia-cuda-toolkit (non-free)" CUDAToolkit_FOUND)
-summarize("NCCL (nothing uses it yet)" "comes with libnccl-dev (contrib)" NCCL_INCLUDE_DIR NCCL_LIBRARY)
+summarize("CUDA (nothing uses it yet)" "comes with nvidia-cuda-toolkit (non-free)"
+          CUDAToolkit_FOUND)
+summarize("NCCL (nothing uses it yet)" "comes with libnccl-dev (contrib)"
+          NCCL_INCLUDE_DIR NCCL_LIBRARY)
 
 message(STATUS "Weir ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, "
                "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS}")

@@ -1,8 +1,11 @@
-# One test program for each layer, of every tests/LAYER/**/*_test.cpp; each test case is a ctest test
-# named "LAYER/what it claims". The tests of the build itself are added one by one at the end.
+# One test program for each layer, of every tests/LAYER/**/*_test.cpp; each test case is a ctest
+# test named "LAYER/what it claims".
 find_package(Catch2 3 REQUIRED)
-find_package(Python3 REQUIRED COMPONENTS Interpreter)
 include(Catch)
+
+# The layers that start threads or take part in theirs: the thread sanitizer sees these tests.
+set(threaded_layers runtime transports actors)
+add_custom_target(weir_threaded_tests)
 
 # weir_test_layer(LAYER FOLDER): the tests under tests/FOLDER, which see the library weir_LAYER.
 function(weir_test_layer layer folder)
@@ -11,11 +14,16 @@ function(weir_test_layer layer folder)
     list(FILTER sources EXCLUDE REGEX "tests/adapters/cli/")
   endif()
   if(sources AND TARGET weir_${layer})
+    set(labels ${layer})
     add_executable(weir_${layer}_tests ${sources})
     target_link_libraries(weir_${layer}_tests PRIVATE weir_${layer} Catch2::Catch2WithMain)
+    if(layer IN_LIST threaded_layers)
+      add_dependencies(weir_threaded_tests weir_${layer}_tests)
+      list(APPEND labels threaded)
+    endif()
     # A test that hangs is a failure long before ctest's own 25 minutes.
-    catch_discover_tests(weir_${layer}_tests
-      TEST_PREFIX "${layer}/" PROPERTIES TIMEOUT 300 LABELS ${layer} DISCOVERY_TIMEOUT 120)
+    catch_discover_tests(weir_${layer}_tests TEST_PREFIX "${layer}/" DISCOVERY_TIMEOUT 120
+      PROPERTIES TIMEOUT 300 LABELS "${labels}")
   endif()
 endfunction()
 
@@ -29,3 +37,5 @@ if(TARGET weir_cli_tests)
   target_compile_definitions(weir_cli_tests PRIVATE WEIR_PROGRAM="$<TARGET_FILE:weir>")
   add_dependencies(weir_cli_tests weir)
 endif()
+
+add_subdirectory(tests/build)

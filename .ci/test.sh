@@ -1,0 +1,167 @@
+# The parts of `./dev test`, which sources this file. Every test is counted, and nothing is left out
+# without a word: what could not be prepared counts as failed.
+# shellcheck shell=bash
+
+passed=0
+failed=0
+skipped=0
+everything=.  # the regular expression; to ctest an empty one matches nothing
+filter=$everything
+
+# count NAME COMMAND...: one test, which passes if the command ends with 0.
+count() {
+  local name=$1 start=$SECONDS
+  if "${@:2}"; then
+    passed=$((passed + 1))
+    echo "passed  $name ($((SECONDS - start)) s)"
+  else
+    failed=$((failed + 1))
+    echo "FAILED  $name ($((SECONDS - start)) s)"
+  fi
+}
+
+# prepare COMMAND...: what must succeed before a part's tests can run; counted only if it fails.
+prepare() {
+  if ! "$@"; then
+    failed=$((failed + 1))
+    echo "FAILED  preparing: $*"
+    return 1
+  fi
+}
+
+# select_by_filter NAME...: those that FILTER matches.
+select_by_filter() { printf '%s\n' "$@" | grep -E -- "$filter" || true; }
+
+# run_ctest PRESET LABELS [COMMAND PREFIX...]: every ctest test with such a label is counted.
+run_ctest() {
+  local preset=$1 labels=$2 status=0 total bad idle
+  local report=$root/build/$preset/ctest.xml log=$root/build/$preset/ctest.log
+  rm -f "$report" "$log"
+  env -C "$root" "${@:3}" ctest --preset "$preset" -j "$(nproc)" --quiet -R "$filter" -L "$labels" \
+    --output-junit "$report" --output-log "$log" || status=$?
+  if [[ ! -f $report ]]; then
+    failed=$((failed + 1))
+    echo "FAILED  ctest wrote no report: see $log"
+    return
+  fi
+  total=$(junit_count "$report" tests)
+  bad=$(junit_count "$report" failures)
+  idle=$(($(junit_count "$report" skipped) + $(junit_count "$report" disabled)))
+  # A part without any test, or a ctest that failed for another reason, is a failure too.
+  if [[ $bad -eq 0 && ($status -ne 0 || ($total -eq 0 && $filter == "$everything")) ]]; then
+    bad=1 total=$((total + 1))
+  fi
+  if [[ $bad -gt 0 ]]; then grep -vE '^ *Start +[0-9]+:| Passed +[0-9.]+ sec$' "$log"; fi
+  if [[ $idle -gt 0 ]]; then grep -E 'Skipped|Not Run|Disabled' "$log"; fi
+  passed=$((passed + total - bad - idle))
+  failed=$((failed + bad))
+  skipped=$((skipped + idle))
+  echo "$preset: $((total - bad - idle)) passed, $bad failed, $idle skipped"
+}
+
+junit_count() { grep -om1 "[[:space:]]$2=\"[0-9]*\"" "$1" | tr -dc 0-9; }
+
+test_under_asan() {
+  heading "address and undefined-behaviour sanitizers, everything: building"
+  prepare configure asan || return 0
+  prepare quietly ninja -C "$root/build/asan" || return 0
+  heading "address and undefined-behaviour sanitizers, everything: running"
+  run_ctest asan "$everything"
+}
+
+make_caf_for_tsan() { caf_root=$("$root/.ci/caf-tsan" "$cache"); }
+
+test_under_tsan() {
+  local caf_root='' fixed_addresses=()
+  heading "thread sanitizer, what is threaded: CAF (minutes, unless an earlier run has built it)"
+  prepare make_caf_for_tsan || return 0
+  # GCC's thread sanitizer does not start under the most random of address layouts.
+  if setarch -R true 2>/dev/null; then fixed_addresses=(setarch -R); fi
+  heading "thread sanitizer, what is threaded: building"
+  prepare configure tsan "-DCAF_ROOT=$caf_root" || return 0
+  prepare quietly "${fixed_addresses[@]}" \
+    ninja -C "$root/build/tsan" weir_threaded_tests || return 0
+  heading "thread sanitizer, what is threaded: running"
+  run_ctest tsan threaded "${fixed_addresses[@]}"
+}
+
+# run_fuzzer NAME SECONDS: from the committed inputs; an input that crashes it is kept and shown.
+run_fuzzer() {
+  local name=$1 seconds=$2 scratch crashes=$root/build/fuzz/crashes/$1 status=0 crash
+  scratch=$(mktemp -d)
+  mkdir -p "$crashes" "$scratch/inputs"
+  if [[ -d $root/tests/fuzz/corpus/${name%_fuzz} ]]; then
+    cp -r "$root/tests/fuzz/corpus/${name%_fuzz}/." "$scratch/inputs"
+  fi
+  UBSAN_OPTIONS=print_stacktrace=1 "$root/build/fuzz/$name" "$scratch/inputs" \
+    -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$crashes/" \
+    >"$scratch/log" 2>&1 || status=$?
+  if [[ $status -eq 0 ]]; then
+    tail -n 1 "$scratch/log"
+  else
+    tail -n 60 "$scratch/log"
+    while read -r crash; do
+      echo "$crash: once mended, keep it in tests/fuzz/corpus/${name%_fuzz}; it begins"
+      od -A d -t x1z "$crash" | head -n 32
+    done < <(sed -n 's/.*Test unit written to //p' "$scratch/log")
+  fi
+  rm -rf "$scratch"
+  return "$status"
+}
+
+test_by_fuzzing() {
+  local names=() name source
+  for source in "$root"/tests/fuzz/*_fuzz.cpp; do
+    if [[ -f $source ]]; then names+=("$(basename "$source" .cpp)"); fi
+  done
+  if [[ ${#names[@]} -gt 0 ]]; then mapfile -t names < <(select_by_filter "${names[@]}"); fi
+  heading "fuzzers, one minute in all: ${#names[@]} to run"
+  if [[ ${#names[@]} -eq 0 ]]; then return; fi
+  prepare configure fuzz || return 0
+  prepare quietly ninja -C "$root/build/fuzz" "${names[@]}" || return 0
+  for name in "${names[@]}"; do
+    count "$name" run_fuzzer "$name" $((60 / ${#names[@]}))
+  done
+}
+
+make_python_environment() {
+  local venv=$root/build/.venv requirements=$root/tests/python/requirements.txt
+  if cmp -s "$requirements" "$venv/installed.txt"; then return; fi
+  rm -rf "$venv"
+  quietly python3 -m venv "$venv" &&
+    quietly "$venv/bin/pip" install --cache-dir "$cache/pip" -r "$requirements" &&
+    cp "$requirements" "$venv/installed.txt"
+}
+
+# The Python tests run the program of the asan build, which WEIR_BIN's folder holds.
+test_with_python() {
+  local scripts=() script
+  for script in "$root"/tests/python/*_test.py; do
+    if [[ -f $script ]]; then scripts+=("python/$(basename "$script")"); fi
+  done
+  if [[ ${#scripts[@]} -gt 0 ]]; then mapfile -t scripts < <(select_by_filter "${scripts[@]}"); fi
+  heading "Python tests, against other people's programs: ${#scripts[@]} to run"
+  if [[ ${#scripts[@]} -eq 0 ]]; then return; fi
+  prepare make_python_environment || return 0
+  for script in "${scripts[@]}"; do
+    count "$script" env WEIR_BIN="$root/build/asan" UBSAN_OPTIONS=print_stacktrace=1 \
+      "$root/build/.venv/bin/python" "$root/tests/$script"
+  done
+}
+
+# run_tests FILTER: the last line counts everything; the status is 0 only if all passed.
+run_tests() {
+  filter=${1:-$everything}
+  test_under_asan
+  test_under_tsan
+  test_by_fuzzing
+  test_with_python
+  heading "end"
+  if [[ $((passed + failed)) -eq 0 ]]; then
+    echo "no test matches $filter"
+    failed=1
+  fi
+  if [[ $skipped -gt 0 ]]; then echo "$skipped skipped, named above"; fi
+  echo "$passed passed, $failed failed"
+  [[ $failed -eq 0 ]]
+}
