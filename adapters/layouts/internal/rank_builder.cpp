@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-/// That part of a tensor of that shape, and all of its trailing dimensions.
+/// Those rows of a tensor of that shape, whole in all other dimensions.
 Box box_of_rows(const Dims& shape, IndexRange rows) {
   Box box = Box::whole(shape);
   box.start[0] = rows.first;
@@ -17,15 +17,14 @@ Box box_of_rows(const Dims& shape, IndexRange rows) {
   return box;
 }
 
-/// Places a box after what the local tensor holds so far, as the next of its rows; or lengthens
-/// the last piece, where the box goes on both there and in the canonical tensor.
-void append_rows(std::vector<LocalPiece>& pieces, const LocalPiece& next) {
+/// Adds the piece that lies behind all others of its local tensor; or lengthens the last of them,
+/// where the rows go on in the canonical tensor as well.
+void append(std::vector<LocalPiece>& pieces, const LocalPiece& next) {
   if (!pieces.empty()) {
-    LocalPiece& last = pieces.back();
-    const std::int64_t rows = last.box.extent[0];
-    if (last.tensor == next.tensor && last.box.start[0] + rows == next.box.start[0] &&
-        last.offset + rows * last.stride[0] == next.offset) {
-      last.box.extent[0] += next.box.extent[0];
+    Box& last = pieces.back().box;
+    if (pieces.back().tensor == next.tensor &&
+        last.start[0] + last.extent[0] == next.box.start[0]) {
+      last.extent[0] += next.box.extent[0];
       return;
     }
   }
@@ -110,8 +109,8 @@ void RankBuilder::stack(std::string local_name, const std::vector<RowRun>& runs)
     const Box box = box_of_rows(part.shape, run.rows);
     const Dims stride = dense_strides(part.shape, 1);
     if (element_count(box.extent) > 0) {
-      append_rows(local.pieces,
-                  {.tensor = index, .box = box, .offset = row * stride[0], .stride = stride});
+      append(local.pieces,
+             {.tensor = index, .box = box, .offset = row * stride[0], .stride = stride});
     }
     row += run.rows.count;
   }

@@ -64,6 +64,24 @@ TEST_CASE("gate_up is the rank's gate rows, then its up rows", "[layouts]") {
   }
 }
 
+TEST_CASE("tensors that are fused have one type", "[layouts]") {
+  Model model = small_model(llama_config(8, 2));
+  Tensor& key =
+      *std::ranges::find(model.tensors, "model.layers.0.self_attn.k_proj.weight", &Tensor::name);
+  key.type = ElementType::f32;
+  REQUIRE(lay_out(model, spec_of("vllm"), 0).error() ==
+          Error{ErrorCode::invalid,
+                "model.layers.0.self_attn.qkv_proj.weight would fuse "
+                "model.layers.0.self_attn.q_proj.weight of type bf16 with "
+                "model.layers.0.self_attn.k_proj.weight of type f32: keep both in one type in the "
+                "checkpoint or, where both are f32 or bf16, add dtype=bf16 or dtype=f32 to the "
+                "layout"});
+  REQUIRE(find(rank_of(model, "vllm:dtype=f32", 0), qkv)->type == ElementType::f32);
+  REQUIRE(find(rank_of(model, "vllm:dtype=bf16", 0), qkv)->type == ElementType::bf16);
+  key.type = ElementType::f16;
+  REQUIRE_FALSE(lay_out(model, spec_of("vllm:dtype=f32"), 0).has_value());
+}
+
 TEST_CASE("vLLM's output projections are cut by columns", "[layouts]") {
   const Model model = small_model(llama_config(4, 2, 2));
   const RankLayout layout = rank_of(model, "vllm:tp=4", 1);
@@ -79,12 +97,12 @@ TEST_CASE("vLLM's output projections are cut by columns", "[layouts]") {
 
 TEST_CASE("vLLM pads the vocabulary to a multiple of 64 rows before it is cut", "[layouts]") {
   ModelConfig config = llama_config(8, 2);
-  config.vocab_size = 100;
+  config.vocab_size = 130;  // 62 short of 192.
   const Model model = small_model(config);
-  REQUIRE(on_each_rank(model, "vllm:tp=4", "model.embed_tokens.weight") ==
-          std::vector<std::string>{"embed 0:32", "embed 32:64", "embed 64:96",
-                                   "embed 96:100, zero 28"});
-  REQUIRE(on_each_rank(model, "vllm:tp=8", "lm_head.weight").back() == "zero 16");
+  REQUIRE(
+      on_each_rank(model, "vllm:tp=4", "model.embed_tokens.weight") ==
+      std::vector<std::string>{"embed 0:48", "embed 48:96", "embed 96:130, zero 14", "zero 48"});
+  REQUIRE(on_each_rank(model, "vllm:tp=8", "lm_head.weight").back() == "zero 24");
 }
 
 TEST_CASE("a rank keeps vLLM's own names and shapes, in its order", "[layouts]") {
