@@ -13,6 +13,16 @@ namespace {
 
 constexpr ShardId shard{.side = Side::rollout, .replica = 3, .rank = 1};
 
+/// `place` as a rank of `ranks`; requires that the manifest is one that a peer would accept.
+Placement place_checked(const Model& model, const RankLayout& layout, std::uint32_t ranks,
+                        RegionKind kind = RegionKind::host_private) {
+  Placement placed = place(model, layout, shard, ranks, kind);
+  const auto checked = check(placed.manifest);
+  INFO((checked ? "" : checked.error().text));
+  REQUIRE(checked.has_value());
+  return placed;
+}
+
 }  // namespace
 
 TEST_CASE("bytes of a local tensor include its padding", "[layouts]") {
@@ -33,7 +43,7 @@ TEST_CASE("tensors are placed in order, each aligned to 256 bytes", "[layouts]")
                                 {.name = "c", .type = ElementType::f32, .shape = {}}},
                     .aliases = {{.name = "d", .of = "b"}}};
   const Placement placed =
-      place(model, rank_of(model, "hf:dtype=f32", 0), shard, 4, RegionKind::host_shared);
+      place_checked(model, rank_of(model, "hf:dtype=f32", 0), 4, RegionKind::host_shared);
   // 3 bytes, then 8 * 16 * 4 = 512, then 4.
   REQUIRE(placed.offsets == std::vector<std::uint64_t>{0, 256, 768});
   REQUIRE(placed.region_bytes == 1024);
@@ -60,7 +70,7 @@ TEST_CASE("a manifest lists only tensors that the shard holds, each once", "[lay
   config.tie_word_embeddings = true;
   const Model model = small_model(config);
   const RankLayout layout = rank_of(model, "megatron:tp=2,pp=2", 2);
-  const Placement placed = place(model, layout, shard, 4, RegionKind::host_private);
+  const Placement placed = place_checked(model, layout, 4);
   const Manifest& manifest = placed.manifest;
   // Nine of the second layer, the norm, and the embedding that output_layer repeats.
   REQUIRE(manifest.tensors.size() == 11);
@@ -78,7 +88,7 @@ TEST_CASE("the parts of a fused tensor lie one behind the other in bytes", "[lay
   // q is 4x2, k and v are 2x2, in bf16: rank 1 of 2 has rows 2:4 of q and rows 1:2 of k and v.
   const Model model = small_model(llama_config(4, 2));
   const RankLayout layout = rank_of(model, "vllm:tp=2", 1);
-  const Placement placed = place(model, layout, shard, 2, RegionKind::host_private);
+  const Placement placed = place_checked(model, layout, 2);
   REQUIRE(layout.tensors.at(1).name == "model.layers.0.self_attn.qkv_proj.weight");
   const std::uint64_t start = placed.offsets.at(1);
   REQUIRE(start == 256);  // The embedding's 32 rows take 128 bytes before it.
@@ -92,13 +102,31 @@ TEST_CASE("the parts of a fused tensor lie one behind the other in bytes", "[lay
           "model.layers.0.self_attn.v_proj.weight");
 }
 
+TEST_CASE("every engine's manifests are ones that a peer accepts", "[layouts]") {
+  ModelConfig config = llama_config(8, 2, 2);
+  config.num_hidden_layers = 4;
+  config.qkv_bias = config.output_bias = config.mlp_bias = config.qk_norm = true;
+  const Model model = small_model(config);
+  for (const char* text : {"hf", "fsdp2:dp=3", "megatron:tp=4,pp=2,vpp=2", "vllm:tp=4"}) {
+    const std::uint32_t ranks = size_of(spec_of(text))->ranks;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const RankLayout layout = rank_of(model, text, rank);
+      const Placement placed =
+          place(model, layout, {Side::trainer, 0, rank}, ranks, RegionKind::host_shared);
+      INFO(text << " rank " << rank);
+      REQUIRE(check(placed.manifest).has_value());
+      REQUIRE(placed.offsets.size() == layout.tensors.size());
+    }
+  }
+}
+
 TEST_CASE("a rank that keeps nothing still has a region, and names empty tensors", "[layouts]") {
   const Model model{.config = {},
                     .tensors = {{.name = "empty", .type = ElementType::bf16, .shape = {0, 4}},
                                 {.name = "one", .type = ElementType::bf16, .shape = {1}}},
                     .aliases = {}};
   const RankLayout layout = rank_of(model, "fsdp2:dp=2", 1);
-  const Placement placed = place(model, layout, shard, 2, RegionKind::host_private);
+  const Placement placed = place_checked(model, layout, 2);
   REQUIRE(placed.offsets == std::vector<std::uint64_t>{0, 0});
   REQUIRE(placed.region_bytes == 256);
   REQUIRE(placed.manifest.pieces.empty());

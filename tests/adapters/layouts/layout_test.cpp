@@ -1,0 +1,45 @@
+#include "adapters/layouts/layout.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+
+#include "tests/adapters/layouts/small_models.hpp"
+
+// Goal: an engine is never asked for a model that its rule does not know. Method: models with a
+// fault, and the whole text of each refusal.
+
+namespace weir {
+
+namespace {
+
+std::string refusal(const Model& model, std::string_view spec) {
+  const auto layout = lay_out(model, spec_of(spec), 0);
+  REQUIRE_FALSE(layout.has_value());
+  REQUIRE(layout.error().code == ErrorCode::invalid);
+  return layout.error().text;
+}
+
+}  // namespace
+
+TEST_CASE("engines with rules of names take only families that they know", "[layouts]") {
+  for (const char* family : {"llama", "qwen2", "qwen3"}) {
+    ModelConfig config = llama_config(2, 2);
+    config.family = family;
+    const Model model = small_model(config);
+    REQUIRE(lay_out(model, spec_of("megatron"), 0).has_value());
+    REQUIRE(lay_out(model, spec_of("vllm"), 0).has_value());
+  }
+  Model model = small_model(llama_config(2, 2));
+  model.config.family = "bert";
+  REQUIRE(refusal(model, "vllm") ==
+          "layout vllm does not know the model family 'bert', only llama, qwen2 or qwen3: "
+          "use hf or fsdp2, which take any model");
+  model.config.family = "";
+  REQUIRE(refusal(model, "megatron") ==
+          "layout megatron does not know this model, only llama, qwen2 or qwen3: "
+          "use hf or fsdp2, which take any model");
+  REQUIRE(lay_out(model, spec_of("hf"), 0).has_value());
+  REQUIRE(lay_out(model, spec_of("fsdp2"), 0).has_value());
+}
+
+}  // namespace weir
