@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/internal/quoted.hpp"
+
 namespace weir {
 
 std::string text_of(const ShardId& shard) {
@@ -48,12 +50,10 @@ Inventory inventory_of(std::vector<const Tensor*> tensors) {
 
 namespace {
 
+using internal::quoted;
+
 tl::unexpected<Error> invalid(const Manifest& manifest, const std::string& text) {
   return failure(ErrorCode::invalid, text_of(manifest.shard) + ": " + text);
-}
-
-std::string quoted(std::string_view name) {
-  return "'" + std::string(name) + "'";
 }
 
 Result<void> check_name(const Manifest& manifest, std::string_view name) {

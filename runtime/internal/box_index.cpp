@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/internal/quoted.hpp"
+
 namespace weir::internal {
 namespace {
 
@@ -70,7 +72,8 @@ BoxIndex::BoxIndex(const Roster& roster, const Pattern& pattern, const PatternTe
     for (std::uint32_t i = 0; i < manifest.pieces.size(); ++i) {
       const Piece& piece = manifest.pieces[i];
       const TensorNumber tensor = tensors.numbers[rank][piece.tensor];
-      records[next[tensor]++] = {tensor, {rank, i}, &piece.box};
+      const ElementType type = manifest.tensors[piece.tensor].type;
+      records[next[tensor]++] = {tensor, {rank, i, type}, &piece.box};
     }
   }
 
@@ -107,32 +110,34 @@ BoxIndex::BoxIndex(const Roster& roster, const Pattern& pattern, const PatternTe
   }
 }
 
-/// Cuts one box. A part that lies within an entry is done; another is halved at an edge of an entry
-/// that crosses it, which divides the edges left in that dimension by two each time, and so ends.
+/// Cuts one box. A part that lies within an entry is done; another is cut at an edge of an entry
+/// that crosses it, which halves the edges left in that dimension each time, and so ends.
 class BoxIndex::Cutter {
  public:
   Cutter(const BoxIndex& index, Cover& cover) : index_(index), cover_(cover) {}
 
-  /// `candidates`: the entries that meet `box`. Returns false at the first hole, or too many parts.
-  bool cut(const Box& box, std::span<const std::uint32_t> candidates) {
-    if (candidates.empty()) {
+  /// `cover.candidates` from `begin` on: the entries that meet `box`. Returns false at the first
+  /// hole, or when there are too many parts. Leaves no more candidates than it found.
+  bool cut(const Box& box, std::size_t begin) {
+    const std::size_t end = cover_.candidates.size();
+    if (begin == end) {
       hole_ = box;
       return false;
     }
-    if (finish(box, candidates)) return cover_.parts.size() <= cover_parts_max;
-    const Edge edge = best_edge(box, candidates);
+    if (finish(box, begin)) return cover_.parts.size() <= cover_parts_max;
+    const Edge edge = best_edge(box, begin);
     Box low = box;
     low.extent[edge.dim] = edge.at - box.start[edge.dim];
     Box high = box;
     high.start[edge.dim] = edge.at;
     high.extent[edge.dim] -= low.extent[edge.dim];
-    for (const Box& half : {low, high}) {
-      std::vector<std::uint32_t> within;
-      within.reserve(candidates.size());
-      for (const std::uint32_t entry : candidates) {
-        if (meet(box_of(entry), half)) within.push_back(entry);
+    for (const Box* half : {&low, &high}) {
+      for (std::size_t i = begin; i < end; ++i) {
+        const std::uint32_t entry = cover_.candidates[i];
+        if (meet(box_of(entry), *half)) cover_.candidates.push_back(entry);
       }
-      if (!cut(half, within)) return false;
+      if (!cut(*half, end)) return false;
+      cover_.candidates.resize(end);
     }
     return true;
   }
@@ -149,35 +154,40 @@ class BoxIndex::Cutter {
 
   [[nodiscard]] const Box& box_of(std::uint32_t entry) const { return index_.entries_[entry].box; }
 
-  bool finish(const Box& box, std::span<const std::uint32_t> candidates) {
-    const std::size_t begin = cover_.entries.size();
-    for (const std::uint32_t entry : candidates) {
+  [[nodiscard]] std::span<const std::uint32_t> candidates(std::size_t begin) const {
+    return std::span<const std::uint32_t>(cover_.candidates).subspan(begin);
+  }
+
+  bool finish(const Box& box, std::size_t begin) {
+    const std::size_t first = cover_.entries.size();
+    for (const std::uint32_t entry : candidates(begin)) {
       if (contains(box_of(entry), box)) cover_.entries.push_back(entry);
     }
-    if (cover_.entries.size() == begin) return false;
-    cover_.parts.push_back({box, static_cast<std::uint32_t>(begin),
+    if (cover_.entries.size() == first) return false;
+    cover_.parts.push_back({box, static_cast<std::uint32_t>(first),
                             static_cast<std::uint32_t>(cover_.entries.size())});
     return true;
   }
 
   /// The middle edge of the dimension whose middle edge divides the fewest candidates.
-  Edge best_edge(const Box& box, std::span<const std::uint32_t> candidates) {
+  Edge best_edge(const Box& box, std::size_t begin) {
+    std::vector<std::int64_t>& edges = cover_.edges;
     Edge best;
     for (int dim = 0; dim < box.start.rank(); ++dim) {
       const std::int64_t start = box.start[dim];
       const std::int64_t end = start + box.extent[dim];
-      edges_.clear();
-      for (const std::uint32_t entry : candidates) {
+      edges.clear();
+      for (const std::uint32_t entry : candidates(begin)) {
         const std::int64_t entry_start = box_of(entry).start[dim];
         const std::int64_t entry_end = entry_start + box_of(entry).extent[dim];
-        if (entry_start > start) edges_.push_back(entry_start);
-        if (entry_end < end) edges_.push_back(entry_end);
+        if (entry_start > start) edges.push_back(entry_start);
+        if (entry_end < end) edges.push_back(entry_end);
       }
-      if (edges_.empty()) continue;
-      const auto middle = edges_.begin() + static_cast<std::ptrdiff_t>(edges_.size() / 2);
-      std::nth_element(edges_.begin(), middle, edges_.end());
-      Edge edge{dim, *middle, 0, edges_.size()};
-      for (const std::uint32_t entry : candidates) {
+      if (edges.empty()) continue;
+      const auto middle = edges.begin() + static_cast<std::ptrdiff_t>(edges.size() / 2);
+      std::nth_element(edges.begin(), middle, edges.end());
+      Edge edge{dim, *middle, 0, edges.size()};
+      for (const std::uint32_t entry : candidates(begin)) {
         const std::int64_t entry_start = box_of(entry).start[dim];
         const std::int64_t entry_end = entry_start + box_of(entry).extent[dim];
         if (entry_start < edge.at && edge.at < entry_end) ++edge.crossed;
@@ -193,7 +203,6 @@ class BoxIndex::Cutter {
   const BoxIndex& index_;
   Cover& cover_;
   std::optional<Box> hole_;
-  std::vector<std::int64_t> edges_;
 };
 
 Result<std::optional<Box>> BoxIndex::cover(TensorNumber tensor, const Box& box,
@@ -221,12 +230,12 @@ Result<std::optional<Box>> BoxIndex::cover(TensorNumber tensor, const Box& box,
     cover.parts.push_back({box, 0, 1});
     return std::nullopt;
   }
-  std::vector<std::uint32_t> candidates;
+  cover.candidates.clear();
   for (std::uint32_t entry = begin; entry < end; ++entry) {
-    if (meet(entries_[entry].box, box)) candidates.push_back(entry);
+    if (meet(entries_[entry].box, box)) cover.candidates.push_back(entry);
   }
   Cutter cutter(*this, cover);
-  if (cutter.cut(box, candidates)) return std::nullopt;
+  if (cutter.cut(box, 0)) return std::nullopt;
   if (cutter.hole()) return cutter.hole();
   return failure(ErrorCode::refused, "its pieces cut each other into more than " +
                                          std::to_string(cover_parts_max) +
@@ -241,7 +250,7 @@ Result<void> check_whole(const Roster& roster, const Pattern& pattern, const Cat
     const Dims& shape = tensors.listed[tensor]->shape;
     if (element_count(shape) == 0) continue;
     const auto hole = index.cover(tensor, Box::whole(shape), cover);
-    const std::string name = "'" + std::string(catalog.names[tensor]) + "'";
+    const std::string name = quoted(catalog.names[tensor]);
     const std::string replica = text_of_replica(roster.model_of(pattern, 0).shard);
     if (!hole) {
       return failure(hole.error().code, name + " at " + replica + ": " + hole.error().text);

@@ -17,10 +17,11 @@ namespace weir::internal {
 struct Holder {
   std::uint32_t rank = 0;
   std::uint32_t piece = 0;
+  ElementType type = ElementType::bf16;
 };
 
 /// A box cut into parts so that each lies within at least one indexed box. The parts are disjoint
-/// and fill the box: they arise from it by halving alone.
+/// and fill the box: they arise from it by cutting alone. Reused from one cover to the next.
 struct Cover {
   struct Part {
     Box box;
@@ -29,6 +30,9 @@ struct Cover {
   };
   std::vector<Part> parts;
   std::vector<std::uint32_t> entries;
+
+  std::vector<std::uint32_t> candidates;  ///< Scratch of `BoxIndex::cover`.
+  std::vector<std::int64_t> edges;        ///< Scratch of `BoxIndex::cover`.
 };
 
 /// Immutable once built. Borrows nothing.

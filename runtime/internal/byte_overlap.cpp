@@ -6,6 +6,8 @@
 #include <string>
 #include <tuple>
 
+#include "runtime/internal/quoted.hpp"
+
 namespace weir::internal {
 namespace {
 
@@ -78,17 +80,20 @@ class SumSearch {
 /// Whether strides nest: each step is at least as long as all that smaller strides reach. Then no
 /// byte comes twice.
 bool nests(const ByteLattice& lattice) {
-  std::array<int, rank_max> order{};
-  const int rank = lattice.extent.rank();
-  std::iota(order.begin(), order.begin() + rank, 0);
-  std::sort(order.begin(), order.begin() + rank,
-            [&](int a, int b) { return lattice.stride[a] < lattice.stride[b]; });
+  std::array<int, rank_max> order{};  // Dimensions by rising stride.
+  int count = 0;
+  for (int dim = 0; dim < lattice.extent.rank(); ++dim) {
+    if (lattice.extent[dim] == 1) continue;
+    int place = count++;
+    for (; place > 0 && lattice.stride[order[place - 1]] > lattice.stride[dim]; --place) {
+      order[place] = order[place - 1];
+    }
+    order[place] = dim;
+  }
   std::int64_t reach = lattice.size;
-  for (int i = 0; i < rank; ++i) {
-    const std::int64_t extent = lattice.extent[order[i]];
-    if (extent == 1) continue;
+  for (int i = 0; i < count; ++i) {
     if (lattice.stride[order[i]] < reach) return false;
-    reach += lattice.stride[order[i]] * (extent - 1);
+    reach += lattice.stride[order[i]] * (lattice.extent[order[i]] - 1);
   }
   return true;
 }
@@ -102,7 +107,7 @@ ByteLattice lattice_of(const Manifest& manifest, std::uint32_t index) {
 
 std::string text_of_piece(const Manifest& manifest, std::uint32_t index) {
   const Piece& piece = manifest.pieces[index];
-  return text_of(piece.box) + " of '" + manifest.tensors[piece.tensor].name + "'";
+  return text_of(piece.box) + " of " + quoted(manifest.tensors[piece.tensor].name);
 }
 
 tl::unexpected<Error> too_irregular(const Manifest& manifest, std::uint32_t index) {

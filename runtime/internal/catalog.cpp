@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "runtime/internal/quoted.hpp"
 #include "runtime/planner.hpp"
 
 namespace weir::internal {
@@ -17,10 +18,6 @@ constexpr TensorNumber none = std::numeric_limits<TensorNumber>::max();
 
 tl::unexpected<Error> invalid(const std::string& text) {
   return failure(ErrorCode::invalid, text);
-}
-
-std::string quoted(std::string_view name) {
-  return "'" + std::string(name) + "'";
 }
 
 /// "'a', 'b', 'c' and 4 more"

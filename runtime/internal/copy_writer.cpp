@@ -6,6 +6,7 @@
 
 #include "runtime/assert.hpp"
 #include "runtime/internal/copy_form.hpp"
+#include "runtime/internal/quoted.hpp"
 
 namespace weir::internal {
 namespace {
@@ -76,7 +77,7 @@ Result<void> CopyWriter::count_forced(const std::vector<Target>& targets) {
       for (const Cover::Part& part : cover_.parts) {
         find_choices(0, part);
         if (choices_.size() > 1) continue;
-        served_bytes_[choices_[0].shard] += bytes_of(part.box, type_of(choices_[0]));
+        served_bytes_[choices_[0].shard] += bytes_of(part.box, choices_[0].holder.type);
       }
     }
   }
@@ -86,7 +87,6 @@ Result<void> CopyWriter::count_forced(const std::vector<Target>& targets) {
 
 Result<std::vector<Copy>> CopyWriter::write(const Target& target) {
   copies_.clear();
-  last_shard_ = none;
   const Manifest& manifest = *roster_.shards[target.shard];
   for (const std::uint32_t index : target.order) {
     const Piece& piece = manifest.pieces[index];
@@ -112,17 +112,12 @@ TensorNumber CopyWriter::source_of(const Target& target, const Piece& piece) con
   return catalog_.source_of[tensors.numbers[target.rank][piece.tensor]];
 }
 
-ElementType CopyWriter::type_of(const Choice& choice) const {
-  const Manifest& manifest = *roster_.shards[choice.shard];
-  return manifest.tensors[manifest.pieces[choice.piece].tensor].type;
-}
-
 /// Fills `cover_`. Each source pattern holds every tensor whole, so there is no hole.
 Result<void> CopyWriter::cover(const Target& target, const Piece& piece, std::uint32_t pattern) {
   const TensorNumber source = source_of(target, piece);
   const auto hole = indices_[pattern].cover(source, piece.box, cover_);
   if (!hole) {
-    return failure(hole.error().code, "'" + std::string(catalog_.names[source]) + "' at " +
+    return failure(hole.error().code, quoted(catalog_.names[source]) + " at " +
                                           text_of(roster_.shards[target.shard]->shard) + ": " +
                                           hole.error().text);
   }
@@ -155,35 +150,38 @@ void CopyWriter::find_choices(std::uint32_t pattern, const Cover::Part& part) {
   for (const std::uint32_t first : roster_.trainers[pattern].replicas) {
     for (std::uint32_t i = part.entries_begin; i < part.entries_end; ++i) {
       for (const Holder& holder : indices_[pattern].holders(cover_.entries[i])) {
-        choices_.push_back({first + holder.rank, holder.piece});
+        choices_.push_back({first + holder.rank, holder});
       }
     }
   }
 }
 
-const CopyWriter::Choice& CopyWriter::best_choice() const {
+/// The least busy shard; or the one that wrote to this target last, while it is at most a slack
+/// ahead of that.
+const CopyWriter::Choice& CopyWriter::best_choice(const Target& target) const {
   const Choice* best = &choices_.front();
-  const Choice* last = nullptr;
+  const Choice* latest = nullptr;
   for (const Choice& choice : choices_) {
-    if (choice.shard == last_shard_ && last == nullptr) last = &choice;
     const std::uint64_t served = served_bytes_[choice.shard];
     const std::uint64_t least = served_bytes_[best->shard];
     if (served < least || (served == least && choice.shard < best->shard)) best = &choice;
+    const Last& last = last_[choice.shard];
+    if (last.target != target.shard) continue;
+    if (latest == nullptr || last.time > last_[latest->shard].time) latest = &choice;
   }
-  if (last != nullptr && served_bytes_[last_shard_] <= served_bytes_[best->shard] + slack_bytes_) {
-    return *last;
-  }
-  return *best;
+  const bool stay = latest != nullptr &&
+                    served_bytes_[latest->shard] <= served_bytes_[best->shard] + slack_bytes_;
+  return stay ? *latest : *best;
 }
 
 void CopyWriter::write_part(const Target& target, const Piece& piece, const Box& box) {
-  const std::uint64_t bytes = bytes_of(box, type_of(choices_.front()));
+  const std::uint64_t bytes = bytes_of(box, choices_.front().holder.type);
   const std::uint64_t shares = bytes / std::max(slack_bytes_, share_bytes_min);
   const std::size_t sharers = std::min<std::uint64_t>(shares, choices_.size());
   if (sharers > 1) {
     share_out(target, piece, box, sharers);
   } else {
-    emit(target, piece, box, best_choice());
+    emit(target, piece, box, best_choice(target));
   }
 }
 
@@ -192,7 +190,7 @@ void CopyWriter::write_part(const Target& target, const Piece& piece, const Box&
 void CopyWriter::share_out(const Target& target, const Piece& piece, const Box& box,
                            std::size_t sharers) {
   const auto busy = [&](const Choice& choice) {
-    return std::tuple(served_bytes_[choice.shard], choice.shard, choice.piece);
+    return std::tuple(served_bytes_[choice.shard], choice.shard, choice.holder.piece);
   };
   std::vector<Choice> chosen = choices_;
   std::sort(chosen.begin(), chosen.end(),
@@ -200,7 +198,7 @@ void CopyWriter::share_out(const Target& target, const Piece& piece, const Box& 
   int dim = 0;
   while (box.extent[dim] == 1) ++dim;
   const auto rows = static_cast<std::uint64_t>(box.extent[dim]);
-  const std::uint64_t row_bytes = bytes_of(box, type_of(chosen.front())) / rows;
+  const std::uint64_t row_bytes = bytes_of(box, chosen.front().holder.type) / rows;
 
   // The level to which so many vessels are filled; the next is left out if it stands higher.
   std::uint64_t filled = rows * row_bytes;
@@ -226,13 +224,15 @@ void CopyWriter::share_out(const Target& target, const Piece& piece, const Box& 
 
 void CopyWriter::emit(const Target& target, const Piece& piece, const Box& box,
                       const Choice& choice) {
-  const Manifest& source = *roster_.shards[choice.shard];
-  const Piece& held = source.pieces[choice.piece];
+  // The pattern's first replica says the same as the chosen one, and is more often at hand.
+  const std::uint32_t pattern = pattern_of_[choice.shard];
+  const Piece& held =
+      roster_.model_of(roster_.trainers[pattern], choice.holder.rank).pieces[choice.holder.piece];
   Copy copy;
   copy.source = choice.shard;
   copy.source_region = held.region;
   copy.target_region = piece.region;
-  copy.source_type = source.tensors[held.tensor].type;
+  copy.source_type = choice.holder.type;
   copy.target_type = roster_.shards[target.shard]->tensors[piece.tensor].type;
   copy.source_offset = offset_of(held, box);
   copy.target_offset = offset_of(piece, box);
@@ -243,11 +243,12 @@ void CopyWriter::emit(const Target& target, const Piece& piece, const Box& box,
 
   const std::uint64_t bytes = source_bytes(copy);
   if (!forced_counted_ || choices_.size() > 1) served_bytes_[choice.shard] += bytes;
-  pattern_served_bytes_[pattern_of_[choice.shard]] += bytes;
-  last_shard_ = choice.shard;
+  pattern_served_bytes_[pattern] += bytes;
   Last& last = last_[choice.shard];
+  last.time = ++time_;
   if (last.target == target.shard && join(copies_[last.copy], copy)) return;
-  last = {target.shard, static_cast<std::uint32_t>(copies_.size())};
+  last.target = target.shard;
+  last.copy = static_cast<std::uint32_t>(copies_.size());
   copies_.push_back(copy);
 }
 

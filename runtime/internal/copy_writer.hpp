@@ -26,7 +26,7 @@ struct Target {
 /// serves. Borrows all it is given.
 ///
 /// How it balances: of the shards that hold a part, the one with the fewest bytes so far serves it,
-/// unless the one that served the part before is at most a slack ahead of it, for copies from one
+/// unless the one that wrote to the target last is at most a slack ahead of it, for copies from one
 /// source can be joined. A part much longer than the slack is shared out, so that its sources end
 /// level. What only one shard holds is counted before anything is chosen. Trainer patterns that cut
 /// tensors differently are chosen between in the same way, by bytes per shard.
@@ -42,15 +42,16 @@ class CopyWriter {
   Result<std::vector<Copy>> write(const Target& target);
 
  private:
-  /// A shard that could serve a part, and the piece of it that holds the part.
+  /// A shard that could serve a part, and how it holds the part.
   struct Choice {
     std::uint32_t shard = 0;
-    std::uint32_t piece = 0;
+    Holder holder;
   };
   /// The copy written last from a source, which the next one from there may continue.
   struct Last {
     std::uint32_t target = 0;  ///< Index into the roster's shards; 0 (a trainer) for none.
     std::uint32_t copy = 0;    ///< Index into `copies_`.
+    std::uint64_t time = 0;    ///< In parts written by any source.
   };
   static constexpr std::uint32_t none = ~std::uint32_t{0};
 
@@ -60,9 +61,8 @@ class CopyWriter {
   Result<void> cover(const Target& target, const Piece& piece, std::uint32_t pattern);
   [[nodiscard]] std::uint32_t choose_pattern(TensorNumber source);
   [[nodiscard]] TensorNumber source_of(const Target& target, const Piece& piece) const;
-  [[nodiscard]] ElementType type_of(const Choice& choice) const;
   void find_choices(std::uint32_t pattern, const Cover::Part& part);
-  [[nodiscard]] const Choice& best_choice() const;
+  [[nodiscard]] const Choice& best_choice(const Target& target) const;
   void write_part(const Target& target, const Piece& piece, const Box& box);
   void share_out(const Target& target, const Piece& piece, const Box& box, std::size_t sharers);
   void emit(const Target& target, const Piece& piece, const Box& box, const Choice& choice);
@@ -76,7 +76,7 @@ class CopyWriter {
   std::vector<std::uint64_t> pattern_served_bytes_;  ///< By trainer pattern.
   std::vector<std::uint32_t> pattern_of_;            ///< By trainer shard.
   std::vector<Last> last_;                           ///< By trainer shard.
-  std::uint32_t last_shard_ = none;
+  std::uint64_t time_ = 0;
   std::uint32_t last_pattern_ = none;
   Cover cover_;  // The rest is scratch, kept for its memory.
   std::vector<Choice> choices_;
