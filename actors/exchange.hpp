@@ -24,8 +24,9 @@ struct ExchangeOptions {
   std::uint32_t trainer_ranks = 1;  ///< Of each replica.
   std::uint32_t rollout_replicas = 1;
   std::uint32_t rollout_ranks = 1;
-  Duration join_deadline = std::chrono::seconds(60);      ///< For all members to have joined.
-  Duration publish_deadline = std::chrono::seconds(300);  ///< For one version, update to commit.
+  Duration join_deadline = std::chrono::seconds(60);  ///< For all members to have joined.
+  /// For one version, update to commit, and once more for its verification.
+  Duration publish_deadline = std::chrono::seconds(300);
 };
 
 /// How one version went.

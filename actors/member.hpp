@@ -1,6 +1,7 @@
 #pragma once
 // Members of an exchange: trainer shards and rollout shards, each usually a process of its own.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -13,7 +14,8 @@
 
 namespace weir {
 
-/// Called once per hook call, from any thread, when the work is done.
+/// Called once per hook call, from any thread, when the work is done. It may be called, kept or
+/// destroyed at any time, also after `run_member` has returned; a second call has no effect.
 using HookDone = std::function<void(Result<void>)>;
 
 /// What a member's host program (the training or generating engine) does when the exchange asks.
@@ -36,11 +38,15 @@ struct MemberOptions {
   std::vector<Region*> regions;
   Transport* transport = nullptr;
   MemberHooks hooks;
+  /// How long to look for the exchange: a member may be started before it.
+  std::chrono::nanoseconds connect_deadline = std::chrono::seconds(10);
 };
 
 /// Joins the exchange, serves it, and returns when the exchange ends (success) or the member can't
-/// go on: `unavailable` when the exchange is gone or can't be reached, or what the planner or
-/// transport said.
+/// go on: `unavailable` when the exchange is gone, can't be reached, or ends because of an error
+/// (which is told); `refused` or `invalid` when it does not let the member in; what the transport
+/// said. Blocks the calling thread; when it returns, nothing is written to the regions any more.
+/// Hooks that are still at work then need no answer.
 Result<void> run_member(const MemberOptions& options);
 
 }  // namespace weir

@@ -1,0 +1,27 @@
+#pragma once
+// Member shards: the actors that speak for a trainer's or a rollout's process.
+
+#include <functional>
+
+#include "actors/internal/protocol.hpp"
+
+namespace weir {
+
+/// What a shard actor needs to live.
+struct ShardConfig {
+  ShardId shard;
+  Payload manifest;
+  JoinActor exchange;
+  EngineActor engine;
+  TransportWorkerActor transport;  ///< Rollout shards only.
+  /// Called once, on an actor's thread, when the shard has ended: with success when the exchange
+  /// ended in good order, else with the reason.
+  std::function<void(Result<void>)> on_end;
+};
+
+/// Joins at once, then does what the exchange asks until it ends. A shard ends when it is refused,
+/// when the exchange says so or is gone, and takes its engine and transport actors with it.
+TrainerActor spawn_trainer(caf::actor_system& system, const ShardConfig& config);
+RolloutActor spawn_rollout(caf::actor_system& system, const ShardConfig& config);
+
+}  // namespace weir
