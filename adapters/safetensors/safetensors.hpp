@@ -33,6 +33,8 @@ std::uint64_t bytes_of(const FileTensor& tensor) noexcept;
 using FileMetadata = std::map<std::string, std::string>;
 
 /// One mapped file. Bytes stay valid for the life of the object. Immutable, so free-threaded.
+/// The file must not be cut short by others meanwhile: the kernel answers a read beyond its new end
+/// with SIGBUS. Replacing it by a rename, as `SafetensorsWriter` does, is harmless.
 class SafetensorsFile {
  public:
   /// Errors: `not_found`, `io`, and `invalid` with the file, the tensor and the rule it breaks:
@@ -75,8 +77,9 @@ class Checkpoint {
     std::size_t index = 0;  ///< Index into that file's `tensors()`.
   };
 
-  /// Errors: as for a file, and `invalid` for an index that names a tensor which its file lacks,
-  /// a tensor in two files, or a file outside the folder; `not_found` for a folder without any.
+  /// Errors: as for a file, and `invalid` for an index that is not strict JSON, names a file
+  /// outside the folder, or disagrees in either direction with what its files hold, and for a
+  /// tensor in two files; `not_found` for a folder without any.
   static Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::vector<std::unique_ptr<SafetensorsFile>>& files() const noexcept {
@@ -100,8 +103,12 @@ class Checkpoint {
 /// save that disjoint parts of `data` may be filled by several threads.
 class SafetensorsWriter {
  public:
-  /// Lays the tensors out in the given order. Errors: `invalid` (duplicate or empty name),
-  /// `refused` (not enough free space: says how much), `io`.
+  /// Lays the tensors out by falling element size, so that each is aligned to its elements, and
+  /// within one size in the given order; the data begins at a multiple of 64 bytes. All disk
+  /// space is reserved now. Errors: `invalid` (a name that is empty, reserved, twice or not UTF-8;
+  /// a shape that is negative or overflows; too many tensors for a header), `refused` (not enough
+  /// free space: says how much; `path` is a symbolic link or no file), `not_found` without the
+  /// folder, `io`. An existing file is replaced by `commit`.
   static Result<std::unique_ptr<SafetensorsWriter>> create(const std::filesystem::path& path,
                                                            std::vector<FileTensor> tensors,
                                                            const FileMetadata& metadata);
@@ -114,7 +121,8 @@ class SafetensorsWriter {
   /// Hands the tensor's pages to the kernel for writing and lets go of their memory; the bytes
   /// stay readable. This is what bounds the memory of a long write.
   void flush(std::size_t index) const noexcept;
-  /// Errors: `io`, `refused` when the disk is full. The writer is done after it.
+  /// Call it once. The writer is done after it, whatever it returns. Errors: `io`, `refused` when
+  /// the disk is full or `path` has become a symbolic link; the old file, if any, then stays.
   Result<void> commit();
 
  private:
@@ -122,8 +130,9 @@ class SafetensorsWriter {
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;
-  std::vector<std::uint64_t> offsets_;  ///< From the start of the mapping, one more than tensors.
-  std::span<std::byte> mapping_;
+  std::vector<std::uint64_t> offsets_;  ///< By tensor, from the start of the mapping.
+  std::vector<std::uint64_t> sizes_;    ///< By tensor, in bytes.
+  std::span<std::byte> mapping_;        ///< Empty after `commit`.
   int descriptor_ = -1;
 };
 

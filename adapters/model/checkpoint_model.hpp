@@ -1,0 +1,34 @@
+#pragma once
+// From files to a model: the canonical tensors that a checkpoint really holds, checked against what
+// its configuration promises.
+
+#include <filesystem>
+#include <optional>
+
+#include "adapters/model/model.hpp"
+#include "adapters/safetensors/safetensors.hpp"
+#include "runtime/result.hpp"
+
+namespace weir {
+
+/// The `config.json` of a folder; nothing where the folder (or the file that `path` is) has none.
+/// Errors: `io`, and `invalid` with the path and what is wrong.
+Result<std::optional<ModelConfig>> read_model_config(const std::filesystem::path& path);
+
+/// The model that a checkpoint holds. Types are the file's own. Dimensions beyond the fourth are
+/// folded into it. Tensors that are not floating-point are buffers.
+///
+/// With a config of a known family the checkpoint must hold exactly the tensors which that implies,
+/// with their shapes. Two kinds of extra tensors are left out: `rotary_emb.inv_freq`, which engines
+/// compute, and a tied `lm_head.weight`, if it equals the embedding byte for byte. Without a
+/// config, or with one of an unknown family, the model is whatever the checkpoint holds.
+///
+/// Errors: `invalid` with the tensor that is missing, extra, mis-shaped, not floating-point, or not
+/// equal though tied, and how many more there are.
+Result<Model> open_model(const Checkpoint& checkpoint, const std::optional<ModelConfig>& config);
+
+/// Both of the above for a folder with a `config.json` and weights, a folder with weights only, or
+/// one safetensors file (without a config). For those who need the shape but not the bytes.
+Result<Model> load_model(const std::filesystem::path& path);
+
+}  // namespace weir
