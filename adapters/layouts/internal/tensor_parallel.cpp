@@ -7,12 +7,6 @@
 namespace weir {
 
 Result<void> check_tp(const ModelConfig& config, std::int64_t tp, TpObjection objection) {
-  const std::int64_t groups = config.num_key_value_heads;
-  if (groups < 1 || config.num_attention_heads % groups != 0) {
-    return failure(ErrorCode::invalid,
-                   std::to_string(config.num_attention_heads) + " query heads are no multiple of " +
-                       std::to_string(groups) + " key-value heads: correct config.json");
-  }
   const auto found = objection(config, tp);
   if (!found) return {};
   std::vector<std::string> fitting;

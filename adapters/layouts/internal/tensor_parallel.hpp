@@ -13,8 +13,8 @@ namespace weir {
 /// Why `tp` does not fit, as in "tp=3 does not divide 16 query heads"; nothing where it fits.
 using TpObjection = std::optional<std::string> (*)(const ModelConfig& config, std::int64_t tp);
 
-/// Errors (`invalid`): query heads that KV heads do not divide; or the objection, and every `tp`
-/// that an engine with that rule could use. `tp` never exceeds the number of query heads.
+/// Error (`invalid`): the objection, and every `tp` that an engine with that rule could use.
+/// `tp` never exceeds the number of query heads.
 Result<void> check_tp(const ModelConfig& config, std::int64_t tp, TpObjection objection);
 
 /// The objection that `tp` does not divide that many `things` ("query heads"), or nothing.

@@ -42,4 +42,38 @@ TEST_CASE("engines with rules of names take only families that they know", "[lay
   REQUIRE(lay_out(model, spec_of("fsdp2"), 0).has_value());
 }
 
+TEST_CASE("engines with rules of names take only models that are what their config says",
+          "[layouts]") {
+  const Model whole = small_model(llama_config(2, 2));
+  const auto position = [](Model& model, std::string_view name) {
+    return std::ranges::find(model.tensors, name, &Tensor::name);
+  };
+  Model model = whole;
+  model.tensors.erase(position(model, "model.layers.0.mlp.up_proj.weight"));
+  REQUIRE(refusal(model, "vllm") ==
+          "the model lacks model.layers.0.mlp.up_proj.weight, which by its config it has: "
+          "correct the config");
+  model = whole;
+  model.tensors.pop_back();
+  REQUIRE(refusal(model, "megatron") ==
+          "the model lacks model.norm.weight, which by its config it has: correct the config");
+  model = whole;
+  model.tensors.insert(position(model, "model.norm.weight"),
+                       {.name = "model.layers.1.extra", .shape = {2}});
+  REQUIRE(refusal(model, "megatron") ==
+          "the model has model.layers.1.extra, which by its config it has not: correct the config");
+  model = whole;
+  model.tensors.push_back({.name = "model.zoo", .shape = {2}});
+  REQUIRE(refusal(model, "vllm") ==
+          "the model has model.zoo, which by its config it has not: correct the config");
+  model = whole;
+  position(model, "lm_head.weight")->shape = {64, 3};
+  REQUIRE(refusal(model, "vllm") ==
+          "lm_head.weight is 64x3 and by its config 64x2: correct the config");
+  model = whole;
+  model.config.num_key_value_heads = 0;
+  REQUIRE_FALSE(lay_out(model, spec_of("vllm"), 0).has_value());
+  REQUIRE_FALSE(lay_out(model, spec_of("megatron"), 0).has_value());
+}
+
 }  // namespace weir
