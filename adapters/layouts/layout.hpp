@@ -69,8 +69,9 @@ struct LayoutSize {
 Result<LayoutSize> size_of(const LayoutSpec& spec);
 
 /// What rank `rank` of a replica keeps. Errors (`invalid`): the model does not fit the layout
-/// (tp that does not divide the heads, more stages than layers, …), a family that the layout does
-/// not know, a rank out of range; each says what to change.
+/// (tp that does not divide the heads, layers that stages can't share equally, …), a family that
+/// the layout does not know, tensors that are not those of the model's config, tensors of several
+/// types in one fused tensor, a rank out of range; each says what to change.
 Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, std::uint32_t rank);
 
 /// Bytes that a local tensor takes, padding included.
