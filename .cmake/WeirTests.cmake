@@ -31,6 +31,17 @@ foreach(layer runtime transports actors adapters)
   weir_test_layer(${layer} ${layer})
 endforeach()
 
+if(TARGET weir_transports_tests)
+  # The transport contract, and the far end of its tests: a process of its own.
+  target_sources(weir_transports_tests PRIVATE tests/transports/transport_contract.cpp
+    tests/transports/contract_rig.cpp tests/transports/peer_process.cpp)
+  add_executable(weir_transport_peer tests/transports/peer_main.cpp)
+  target_link_libraries(weir_transport_peer PRIVATE weir_transports)
+  target_compile_definitions(weir_transports_tests PRIVATE
+    WEIR_TRANSPORT_PEER="$<TARGET_FILE:weir_transport_peer>")
+  add_dependencies(weir_transports_tests weir_transport_peer)
+endif()
+
 weir_test_layer(cli adapters/cli)
 if(TARGET weir_cli_tests)
   # These also run the program itself.

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -12,6 +13,8 @@
 #include "transports/shm/internal/fetch.hpp"
 #include "transports/shm/internal/peer_memfd.hpp"
 #include "transports/shm/internal/source.hpp"
+#include "transports/shm/internal/staging_client.hpp"
+#include "transports/shm/internal/staging_server.hpp"
 #include "transports/shm/internal/ticket.hpp"
 
 namespace weir {
@@ -19,9 +22,14 @@ namespace {
 
 constexpr std::string_view shm_name = "shm";
 
+constexpr std::string_view how_to_allow =
+    "to allow it run both processes as one user and set the sysctl kernel.yama.ptrace_scope to 0, "
+    "or give their container the capability SYS_PTRACE (--cap-add=SYS_PTRACE)";
+
 class ShmTransport final : public Transport {
  public:
-  explicit ShmTransport(const ShmOptions& options) : workers_(options.worker_count) {}
+  explicit ShmTransport(const ShmOptions& options)
+      : options_(options), workers_(options.worker_count) {}
 
   std::string_view name() const noexcept override { return shm_name; }
   bool reads(RegionKind source) const noexcept override { return source != RegionKind::device; }
@@ -32,23 +40,39 @@ class ShmTransport final : public Transport {
   Result<std::unique_ptr<Fetch>> prepare(const FetchRequest& request) override;
 
  private:
+  using Owner = std::shared_ptr<const shm::PeerProcess>;
+
   Result<shm::Ticket> ticket_for(const Region& region);
   Result<std::shared_ptr<shm::Source>> resolve(const RegionInfo& info);
+  Result<std::shared_ptr<shm::Source>> stage(const shm::Ticket& ticket, Owner owner);
+  std::shared_ptr<shm::StagingClient> client_for(const shm::Ticket& ticket, Owner owner);
 
+  const ShmOptions options_;
   Workers workers_;
   shm::MappingCache mappings_;
-  std::mutex mutex_;
+  std::atomic<bool> noted_ = false;
+
+  std::mutex mutex_;  ///< Guards what follows.
   std::map<const Region*, shm::Ticket> exposed_;
   std::uint64_t next_region_ = 1;
+  std::unique_ptr<shm::StagingServer> server_;  ///< From the first region exposed on.
+  /// By the name of the owner's socket.
+  std::map<std::string, std::weak_ptr<shm::StagingClient>> clients_;
 };
 
 Result<shm::Ticket> ShmTransport::ticket_for(const Region& region) {
   const Result<shm::ProcessId> own = shm::own_process();
   if (!own) return failure(own);
+  if (!server_) {
+    auto server = shm::StagingServer::start(*own);
+    if (!server) return failure(server);
+    server_ = std::move(*server);
+  }
   shm::Ticket ticket{.owner = *own,
                      .kind = region.kind(),
                      .bytes = region.bytes().size(),
                      .region = next_region_++,
+                     .endpoint = server_->endpoint(),
                      .address = reinterpret_cast<std::uintptr_t>(region.bytes().data())};
   if (region.kind() == RegionKind::host_shared) {
     struct stat status {};
@@ -71,6 +95,7 @@ Result<RegionInfo::Ticket> ShmTransport::expose(const Region& region) {
   if (found == exposed_.end()) {
     const Result<shm::Ticket> ticket = ticket_for(region);
     if (!ticket) return failure(ticket);
+    server_->add(ticket->region, region.bytes());
     found = exposed_.emplace(&region, *ticket).first;
   }
   return RegionInfo::Ticket{std::string(shm_name), encode(found->second)};
@@ -78,7 +103,10 @@ Result<RegionInfo::Ticket> ShmTransport::expose(const Region& region) {
 
 void ShmTransport::withdraw(const Region& region) noexcept {
   const std::lock_guard lock(mutex_);
-  exposed_.erase(&region);
+  const auto found = exposed_.find(&region);
+  if (found == exposed_.end()) return;
+  server_->remove(found->second.region);
+  exposed_.erase(found);
 }
 
 Result<std::shared_ptr<shm::Source>> ShmTransport::resolve(const RegionInfo& info) {
@@ -98,12 +126,50 @@ Result<std::shared_ptr<shm::Source>> ShmTransport::resolve(const RegionInfo& inf
   if (!owner) return failure(owner);
   if (ticket->kind == RegionKind::host_shared) {
     auto mapping = mappings_.map(*ticket);
-    if (!mapping) return failure(mapping);
-    return shm::make_mapped_source(std::move(*mapping));
+    if (mapping) return shm::make_mapped_source(std::move(*mapping));
+    if (mapping.error().code != ErrorCode::refused) return failure(mapping);
+  } else if (!options_.staging_only) {
+    auto source = shm::make_direct_source(*ticket, *owner);
+    if (source) return std::move(*source);
+    if (source.error().code != ErrorCode::refused) return failure(source);
   }
-  auto source = shm::make_direct_source(*ticket, std::move(*owner));
-  if (!source) return failure(source);
-  return std::move(*source);
+  return stage(*ticket, std::move(*owner));
+}
+
+Result<std::shared_ptr<shm::Source>> ShmTransport::stage(const shm::Ticket& ticket, Owner owner) {
+  const std::shared_ptr<shm::StagingClient> client = client_for(ticket, std::move(owner));
+  if (options_.note && !options_.staging_only && !noted_.exchange(true)) {
+    options_.note("reading the memory of " + text_of(ticket.owner) +
+                  " through a staging ring, at about half the speed, since the kernel forbids "
+                  "reading it directly; " +
+                  std::string(how_to_allow));
+  }
+  // One connection now shows whether this way is open; the fetch will use it.
+  const std::atomic<bool> never = false;
+  auto connection = client->acquire(never);
+  if (!connection) {
+    if (options_.staging_only || !client->owner().alive()) return failure(connection);
+    return failure(ErrorCode::refused, "the kernel forbids reading the memory of " +
+                                           text_of(ticket.owner) + " directly, and " +
+                                           connection.error().text + "; " +
+                                           std::string(how_to_allow));
+  }
+  client->release(std::move(*connection), true);
+  return shm::make_staged_source(ticket.region, client);
+}
+
+std::shared_ptr<shm::StagingClient> ShmTransport::client_for(const shm::Ticket& ticket,
+                                                             Owner owner) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(clients_, [](const auto& entry) { return entry.second.expired(); });
+  const std::string name = shm::staging_name(ticket.owner, ticket.endpoint);
+  std::shared_ptr<shm::StagingClient> client = clients_[name].lock();
+  if (!client) {
+    client =
+        std::make_shared<shm::StagingClient>(std::move(owner), name, options_.staging_deadline);
+    clients_[name] = client;
+  }
+  return client;
 }
 
 /// Whether a copy's indices and offsets are within what the request has.

@@ -8,23 +8,10 @@
 #include <cstring>
 #include <string>
 
+#include "transports/shm/internal/unix_socket.hpp"
+
 namespace weir::shm {
 namespace {
-
-/// A file descriptor that closes itself.
-class Descriptor {
- public:
-  explicit Descriptor(int number) noexcept : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int get() const noexcept { return number_; }
-
- private:
-  int number_;
-};
 
 tl::unexpected<Error> open_failure(const Ticket& ticket, int error) {
   const std::string who = text_of(ticket.owner);
@@ -44,7 +31,7 @@ Result<std::unique_ptr<Mapping>> map_peer_memfd(const Ticket& ticket) {
       "/proc/" + std::to_string(ticket.owner.pid) + "/fd/" + std::to_string(ticket.descriptor);
   // First only a handle, which opens nothing: the number may stand for a pipe or a device by now.
   const Descriptor handle(open(link.c_str(), O_PATH | O_CLOEXEC));
-  if (handle.get() < 0) return open_failure(ticket, errno);
+  if (!handle.valid()) return open_failure(ticket, errno);
   struct stat status {};
   if (fstat(handle.get(), &status) != 0) return open_failure(ticket, errno);
   if (status.st_dev != ticket.device || status.st_ino != ticket.inode) {
@@ -59,7 +46,7 @@ Result<std::unique_ptr<Mapping>> map_peer_memfd(const Ticket& ticket) {
   }
   const std::string own_link = "/proc/self/fd/" + std::to_string(handle.get());
   const Descriptor file(open(own_link.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) return open_failure(ticket, errno);
+  if (!file.valid()) return open_failure(ticket, errno);
   const int seals = fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return failure(ErrorCode::invalid, "the shared region of " + text_of(ticket.owner) +

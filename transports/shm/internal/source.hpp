@@ -45,4 +45,10 @@ std::unique_ptr<Source> make_mapped_source(std::shared_ptr<const Mapping> mappin
 Result<std::unique_ptr<Source>> make_direct_source(const Ticket& ticket,
                                                    std::shared_ptr<const PeerProcess> owner);
 
+class StagingClient;
+
+/// Through the staging ring of the owner's transport.
+std::unique_ptr<Source> make_staged_source(std::uint64_t region,
+                                           std::shared_ptr<StagingClient> client);
+
 }  // namespace weir::shm

@@ -1,0 +1,31 @@
+#pragma once
+// What every transport must do, as checks that run against any of them.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/manifest.hpp"
+#include "transports/transport.hpp"
+
+namespace weir {
+
+/// One transport in one way of use.
+struct TransportSubject {
+  std::string name;  ///< As `weir_transport_peer` knows it.
+  RegionKind source_kind = RegionKind::host_private;
+  /// Makes the reader's end.
+  std::function<std::unique_ptr<Transport>()> make;
+};
+
+/// A claim and the check of it, which fails by Catch2's macros.
+struct ContractCheck {
+  std::string claim;
+  std::function<void(const TransportSubject&)> run;
+};
+
+/// All of them. No check takes longer than ten seconds before it fails.
+std::vector<ContractCheck> transport_contract();
+
+}  // namespace weir
