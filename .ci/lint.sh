@@ -1,5 +1,5 @@
 # The checks of `./dev lint`, which sources this file: each says where and what to change.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # root is set by dev
 
 header_compiles_alone() {
   echo "#include \"$1\"" | c++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -x c++ \
@@ -19,7 +19,7 @@ tidy_sources() {
 run_lint() {
   local failures=0 cores
   cores=$(nproc)
-  cd "$root"
+  cd "$root" || return
   configure dev
   quietly ninja -C build/dev weir_generated
   export -f header_compiles_alone
@@ -29,6 +29,7 @@ run_lint() {
   heading "formatting, by $(clang-format --version | grep -o 'version [0-9.]*')"
   cpp_files '*.hpp' '*.cpp' | xargs clang-format --dry-run --Werror || failures=$((failures + 1))
   heading "headers compile alone"
+  # shellcheck disable=SC2016 # the inner shell expands it
   cpp_files '*.hpp' | xargs -P "$cores" -I{} bash -c 'header_compiles_alone "$1"' - {} ||
     failures=$((failures + 1))
   heading "clang-tidy"

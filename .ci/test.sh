@@ -1,6 +1,6 @@
 # The parts of `./dev test`, which sources this file. Every test is counted, and nothing is left out
 # without a word: what could not be prepared counts as failed.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # root and cache are set by dev
 
 passed=0
 failed=0

@@ -173,7 +173,8 @@ def check(files):
 def tree(root):
     """The tree's files as text, committed or not, less what git ignores."""
     listing = subprocess.run(
-        ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        ["git", "-c", "safe.directory=*", "-C", root, "ls-files", "--cached", "--others",
+         "--exclude-standard", "-z"],
         check=True, capture_output=True, text=True).stdout
     files = {}
     for path in listing.split("\0"):
