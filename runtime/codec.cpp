@@ -60,11 +60,6 @@ std::string string_of(capnp::Text::Reader text) {
   return {text.begin(), text.size()};
 }
 
-/// With its size: converted implicitly, a string would end at its first zero byte.
-capnp::Text::Reader text_of(const std::string& text) {
-  return {text.c_str(), text.size()};
-}
-
 Dims dims_of(const std::array<std::int64_t, rank_max>& values, int rank) {
   return Dims(std::span(values).first(static_cast<std::size_t>(rank)));
 }
@@ -141,7 +136,7 @@ void write(capnp::List<schemas::Region>::Builder to, const std::vector<RegionInf
     auto list = to[i].initTickets(size_of_list(tickets.size()));
     for (unsigned j = 0; j < list.size(); ++j) {
       const auto* bytes = reinterpret_cast<const kj::byte*>(tickets[j].bytes.data());
-      list[j].setTransport(text_of(tickets[j].transport));
+      list[j].setTransport(tickets[j].transport);
       list[j].setBytes(kj::arrayPtr(bytes, tickets[j].bytes.size()));
     }
   }
@@ -174,7 +169,7 @@ Result<void> read_regions(capnp::List<schemas::Region>::Reader from, Count& coun
 // Manifests.
 
 void write(schemas::Tensor::Builder to, const Tensor& tensor) {
-  to.setName(text_of(tensor.name));
+  to.setName(tensor.name);
   to.setType(number_of(tensor.type));
   to.setKind(number_of(tensor.kind));
   to.setRank(static_cast<std::uint8_t>(tensor.shape.rank()));
@@ -399,8 +394,8 @@ std::string encode(const Manifest& manifest) {
   for (unsigned i = 0; i < tensors.size(); ++i) write(tensors[i], manifest.tensors[i]);
   auto aliases = root.initAliases(size_of_list(manifest.aliases.size()));
   for (unsigned i = 0; i < aliases.size(); ++i) {
-    aliases[i].setName(text_of(manifest.aliases[i].name));
-    aliases[i].setOf(text_of(manifest.aliases[i].of));
+    aliases[i].setName(manifest.aliases[i].name);
+    aliases[i].setOf(manifest.aliases[i].of);
   }
   write(root.initRegions(size_of_list(manifest.regions.size())), manifest.regions);
   auto pieces = root.initPieces(size_of_list(manifest.pieces.size()));
@@ -430,7 +425,7 @@ std::string encode(const Plan& plan) {
     for (unsigned j = 0; j < copies.size(); ++j) write(copies[j], plan.parts[i].copies[j]);
   }
   auto unused = root.initUnused(size_of_list(plan.unused.size()));
-  for (unsigned i = 0; i < unused.size(); ++i) unused.set(i, text_of(plan.unused[i]));
+  for (unsigned i = 0; i < unused.size(); ++i) unused.set(i, plan.unused[i]);
   return canonical_bytes<schemas::Plan>(root);
 }
 

@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@ int columns_of_terminal() noexcept {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A file over the limit of `ulimit -f` is an error to report and clean up after, not a death.
+  signal(SIGXFSZ, SIG_IGN);
   const weir::SystemClock clock;
   weir::cli::Console console{.out = std::cout,
                              .err = std::cerr,

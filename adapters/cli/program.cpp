@@ -12,7 +12,12 @@
 namespace weir::cli {
 namespace {
 
-constexpr std::array<Verb, 0> verbs = {};
+constexpr std::array verbs = {
+    Verb{"reshard", "rewrite a checkpoint from one engine's layout into another's",
+         declare_reshard},
+    Verb{"plan", "say what would move from a training layout to a rollout layout", declare_plan},
+    Verb{"inspect", "list what a file or folder of tensors holds", declare_inspect},
+};
 
 constexpr int status_trouble = 1;
 constexpr int status_bad_request = 2;

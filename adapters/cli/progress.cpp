@@ -81,7 +81,7 @@ void ProgressBar::draw(std::chrono::nanoseconds now) {
   if (seconds > 0 && done > 0) {
     const double rate = done / seconds;
     const std::chrono::duration<double> left(std::max(0.0, total - done) / rate);
-    line += "  " + three_digits(rate / 1e9) + " GB/s  ETA " +
+    line += "  " + bytes_text(rate) + "/s  ETA " +
             duration_text(std::chrono::duration_cast<std::chrono::nanoseconds>(left));
   }
   // A line that wraps could not be drawn over.
@@ -101,7 +101,7 @@ void ProgressBar::finish() {
   const auto done = static_cast<double>(done_bytes_);
   console_.err << options_.label << ": " << bytes_text(done) << " in " << duration_text(took);
   if (took.count() > 0) {
-    console_.err << ", " << three_digits(done / seconds_of(took) / 1e9) << " GB/s";
+    console_.err << ", " << bytes_text(done / seconds_of(took)) << "/s";
   }
   console_.err << std::endl;
 }

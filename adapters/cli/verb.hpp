@@ -27,4 +27,8 @@ struct Verb {
   Declare declare;
 };
 
+Action declare_inspect(CLI::App& app);
+Action declare_plan(CLI::App& app);
+Action declare_reshard(CLI::App& app);
+
 }  // namespace weir::cli

@@ -12,10 +12,13 @@
 namespace weir {
 namespace {
 
-Result<void> require_absent(const std::filesystem::path& target) {
+/// That `target` is free, or a folder that may be replaced.
+Result<void> require_room(const std::filesystem::path& target, ExistingFolder existing) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(target, error);
   if (status.type() == std::filesystem::file_type::not_found) return {};
+  const bool folder = status.type() == std::filesystem::file_type::directory;
+  if (folder && existing == ExistingFolder::replace) return {};
   return failure(ErrorCode::refused,
                  target.string() + " exists already: remove it or name another folder");
 }
@@ -34,13 +37,15 @@ Result<void> remove_content(const std::filesystem::path& folder) {
 
 }  // namespace
 
-Result<std::unique_ptr<AtomicFolder>> AtomicFolder::create(const std::filesystem::path& target) {
+Result<std::unique_ptr<AtomicFolder>> AtomicFolder::create(const std::filesystem::path& target,
+                                                           ExistingFolder existing) {
   std::unique_ptr<AtomicFolder> folder(new AtomicFolder);
+  folder->existing_ = existing;
   // "dir/" has an empty file name; the folder meant is "dir".
   folder->target_ = target.has_filename() ? target : target.parent_path();
   const std::filesystem::path parent = folder_of(folder->target_);
   folder->partial_ = parent / ("." + folder->target_.filename().string() + ".partial");
-  if (auto absent = require_absent(folder->target_); !absent) return failure(absent);
+  if (auto room = require_room(folder->target_, existing); !room) return failure(room);
 
   if (::mkdir(folder->partial_.c_str(), 0777) != 0 && errno != EEXIST) {
     return system_failure("make folder", folder->partial_, errno);
@@ -66,8 +71,15 @@ AtomicFolder::~AtomicFolder() {
 
 Result<void> AtomicFolder::commit() {
   if (auto synced = sync_folder(partial_); !synced) return synced;
-  if (auto absent = require_absent(target_); !absent) return absent;
-  if (::rename(partial_.c_str(), target_.c_str()) != 0) {
+  if (auto room = require_room(target_, existing_); !room) return room;
+  // An empty folder is replaced by a plain rename; another one is exchanged, then removed.
+  const bool renamed = ::rename(partial_.c_str(), target_.c_str()) == 0;
+  const bool occupied = !renamed && (errno == ENOTEMPTY || errno == EEXIST);
+  if (occupied &&
+      ::renameat2(AT_FDCWD, partial_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
+    std::error_code ignored;
+    std::filesystem::remove_all(partial_, ignored);
+  } else if (!renamed) {
     return system_failure("rename to", target_, errno);
   }
   ours_ = false;

@@ -1,6 +1,7 @@
 #pragma once
 // Output folders that are either whole or not there, whatever interrupts their making.
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 
@@ -8,6 +9,9 @@
 #include "runtime/result.hpp"
 
 namespace weir {
+
+/// What becomes of a folder that lies at the target already.
+enum class ExistingFolder : std::uint8_t { refuse, replace };
 
 /// A folder filled under the name ".NAME.partial" beside its place, and renamed by `commit`.
 /// Destroyed before that, it is removed with all that it holds; what a killed process left behind
@@ -17,7 +21,10 @@ class AtomicFolder {
  public:
   /// Errors: `refused` where `target` exists already, or another process is making it now;
   /// `not_found` where its parent folder does not exist; `io`.
-  static Result<std::unique_ptr<AtomicFolder>> create(const std::filesystem::path& target);
+  /// With `replace`, a folder (and nothing else) may lie at `target`: `commit` takes its place in
+  /// one step and then removes it.
+  static Result<std::unique_ptr<AtomicFolder>> create(
+      const std::filesystem::path& target, ExistingFolder existing = ExistingFolder::refuse);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
@@ -33,6 +40,7 @@ class AtomicFolder {
 
   std::filesystem::path target_;
   std::filesystem::path partial_;
+  ExistingFolder existing_ = ExistingFolder::refuse;
   Descriptor lock_;    ///< An exclusive flock on the partial folder: it ends with the process.
   bool ours_ = false;  ///< Locked and not yet renamed: the destructor removes it.
 };

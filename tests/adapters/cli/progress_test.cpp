@@ -71,10 +71,10 @@ TEST_CASE("a watched bar shows part, speed and time left", "[cli]") {
   ProgressBar bar(scene.console, {.label = "copy", .total_bytes = 4'000'000'000, .redraw = true});
   scene.clock.time = std::chrono::seconds(2);
   bar.add(1'000'000'000);
-  // 1 GB in 2 s is 0.5 GB/s, so the other 3 GB take 6 s; a quarter of 24 places is 6.
+  // 1 GB in 2 s is 500 MB/s, so the other 3 GB take 6 s; a quarter of 24 places is 6.
   REQUIRE(scene.err.str() == std::string(wipe) +
                                  "copy [######..................] 25%  1.00 GB of 4.00 GB  "
-                                 "0.50 GB/s  ETA 6.00 s");
+                                 "500 MB/s  ETA 6.00 s");
 }
 
 TEST_CASE("a watched bar is not redrawn more than ten times a second", "[cli]") {

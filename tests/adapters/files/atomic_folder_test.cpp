@@ -52,6 +52,33 @@ TEST_CASE("two makers of one folder do not meet", "[files]") {
   REQUIRE(read_bytes(scratch / "out/a") == "1");
 }
 
+TEST_CASE("a folder is replaced in one step when that was asked for, and a file never", "[files]") {
+  const ScratchFolder scratch;
+  std::filesystem::create_directories(scratch / "out/old");
+  {
+    const auto dropped = AtomicFolder::create(scratch / "out", ExistingFolder::replace);
+    REQUIRE(dropped.has_value());
+  }
+  REQUIRE(std::filesystem::exists(scratch / "out/old"));
+  const auto folder = AtomicFolder::create(scratch / "out", ExistingFolder::replace);
+  REQUIRE(folder.has_value());
+  write_bytes((*folder)->path() / "new", "1");
+  REQUIRE((*folder)->commit().has_value());
+  REQUIRE(read_bytes(scratch / "out/new") == "1");
+  REQUIRE_FALSE(std::filesystem::exists(scratch / "out/old"));
+  REQUIRE(scratch.entries() == 1);
+
+  std::filesystem::create_directory(scratch / "empty");
+  const auto other = AtomicFolder::create(scratch / "empty", ExistingFolder::replace);
+  REQUIRE((*other)->commit().has_value());
+  REQUIRE(scratch.entries() == 2);
+
+  write_bytes(scratch / "file", "precious");
+  const auto refused = AtomicFolder::create(scratch / "file", ExistingFolder::replace);
+  REQUIRE(refused.error().code == ErrorCode::refused);
+  REQUIRE(read_bytes(scratch / "file") == "precious");
+}
+
 TEST_CASE("what exists already is not replaced", "[files]") {
   const ScratchFolder scratch;
   const std::string refusal =

@@ -17,8 +17,9 @@ namespace weir {
 /// An empty folder, removed with all that it holds.
 class ScratchFolder {
  public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "weir-test-XXXXXX").string();
+  explicit ScratchFolder(
+      const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "weir-test-XXXXXX").string();
     WEIR_ASSERT(::mkdtemp(name.data()) != nullptr);
     path_ = name;
   }
