@@ -64,6 +64,14 @@ if(TARGET weir_transports_tests)
   add_dependencies(weir_transports_tests weir_transport_peer)
 endif()
 
+# The programs that tests/python drives, one for each source.
+file(GLOB python_sources CONFIGURE_DEPENDS tests/python/*.cpp)
+foreach(source ${python_sources})
+  cmake_path(GET source STEM name)
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE weir_adapters)
+endforeach()
+
 weir_test_layer(cli adapters/cli)
 if(TARGET weir_cli_tests)
   # These also run the program itself.
