@@ -1,6 +1,7 @@
 #include "runtime/box.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/assert.hpp"
 
@@ -62,7 +63,11 @@ std::string text_of(const Box& box) {
   std::string text = "[";
   for (int dim = 0; dim < box.start.rank(); ++dim) {
     if (dim > 0) text += ", ";
-    text += std::to_string(box.start[dim]) + ":" + std::to_string(box.start[dim] + box.extent[dim]);
+    std::int64_t end = 0;  // Boxes from a peer are written before they are known to be possible.
+    if (__builtin_add_overflow(box.start[dim], box.extent[dim], &end)) {
+      end = std::numeric_limits<std::int64_t>::max();
+    }
+    text += std::to_string(box.start[dim]) + ":" + std::to_string(end);
   }
   return text + "]";
 }

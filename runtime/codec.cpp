@@ -17,9 +17,8 @@
 namespace weir {
 namespace {
 
-/// Elements of any one kind in a message, over all its lists. A list of elements that are all zero
-/// takes no bytes, so this, and not the size alone, bounds what a message makes its reader
-/// allocate.
+/// Elements of any one kind in a message, over all its lists: with the size, this bounds what a
+/// message makes its reader allocate. Elements take a word at least.
 constexpr std::uint64_t count_max = std::uint64_t{1} << 22;
 /// The deepest path: root, sources, source, regions, region, tickets, ticket, its text.
 constexpr int nesting_max = 8;
@@ -56,8 +55,19 @@ std::uint8_t number_of(Enum value) noexcept {
   return static_cast<std::uint8_t>(value);
 }
 
+/// An index on the wire where zero must not be one.
+std::uint32_t counted_from_one(std::uint32_t index) {
+  WEIR_ASSERT(index < count_max);
+  return index + 1;
+}
+
 std::string string_of(capnp::Text::Reader text) {
   return {text.begin(), text.size()};
+}
+
+/// With its size: converted implicitly, a string would end at its first zero byte.
+capnp::Text::Reader text_of(const std::string& text) {
+  return {text.c_str(), text.size()};
 }
 
 Dims dims_of(const std::array<std::int64_t, rank_max>& values, int rank) {
@@ -130,13 +140,13 @@ Result<ShardId> read_shard(schemas::Shard::Reader from) {
 
 void write(capnp::List<schemas::Region>::Builder to, const std::vector<RegionInfo>& regions) {
   for (unsigned i = 0; i < to.size(); ++i) {
-    to[i].setKind(number_of(regions[i].kind));
+    to[i].setKind(static_cast<std::uint8_t>(number_of(regions[i].kind) + 1));
     to[i].setBytes(regions[i].bytes);
     const auto& tickets = regions[i].tickets;
     auto list = to[i].initTickets(size_of_list(tickets.size()));
     for (unsigned j = 0; j < list.size(); ++j) {
       const auto* bytes = reinterpret_cast<const kj::byte*>(tickets[j].bytes.data());
-      list[j].setTransport(tickets[j].transport);
+      list[j].setTransport(text_of(tickets[j].transport));
       list[j].setBytes(kj::arrayPtr(bytes, tickets[j].bytes.size()));
     }
   }
@@ -148,11 +158,11 @@ Result<void> read_regions(capnp::List<schemas::Region>::Reader from, Count& coun
   if (!count.add(from.size())) return count.refusal();
   regions.reserve(from.size());
   for (const auto region : from) {
-    if (region.getKind() > number_of(RegionKind::device)) {
+    if (region.getKind() == 0 || region.getKind() - 1 > number_of(RegionKind::device)) {
       return invalid("has an unknown kind of region");
     }
     RegionInfo& info = regions.emplace_back();
-    info.kind = static_cast<RegionKind>(region.getKind());
+    info.kind = static_cast<RegionKind>(region.getKind() - 1);
     info.bytes = region.getBytes();
     const auto tickets = region.getTickets();
     if (!count.add(tickets.size())) return count.refusal();
@@ -169,7 +179,7 @@ Result<void> read_regions(capnp::List<schemas::Region>::Reader from, Count& coun
 // Manifests.
 
 void write(schemas::Tensor::Builder to, const Tensor& tensor) {
-  to.setName(tensor.name);
+  to.setName(text_of(tensor.name));
   to.setType(number_of(tensor.type));
   to.setKind(number_of(tensor.kind));
   to.setRank(static_cast<std::uint8_t>(tensor.shape.rank()));
@@ -181,7 +191,7 @@ void write(schemas::Tensor::Builder to, const Tensor& tensor) {
 
 void write(schemas::Piece::Builder to, const Piece& piece) {
   to.setTensor(piece.tensor);
-  to.setRegion(piece.region);
+  to.setRegion(counted_from_one(piece.region));
   to.setOffset(piece.offset);
   to.setStart0(piece.box.start[0]);
   to.setExtent0(piece.box.extent[0]);
@@ -225,10 +235,11 @@ Result<void> read_pieces(capnp::List<schemas::Piece>::Reader from, Manifest& man
     if (piece.getTensor() >= manifest.tensors.size()) {
       return invalid("has a piece of a tensor that it does not list");
     }
+    if (piece.getRegion() == 0) return invalid("has a piece in no region");
     const int rank = manifest.tensors[piece.getTensor()].shape.rank();
     Piece& read = manifest.pieces.emplace_back();
     read.tensor = piece.getTensor();
-    read.region = piece.getRegion();
+    read.region = piece.getRegion() - 1;
     read.offset = piece.getOffset();
     read.box.start =
         dims_of({piece.getStart0(), piece.getStart1(), piece.getStart2(), piece.getStart3()}, rank);
@@ -270,7 +281,7 @@ Result<Manifest> read_manifest(schemas::Manifest::Reader from) {
 void write(schemas::Copy::Builder to, const Copy& copy) {
   to.setSource(copy.source);
   to.setSourceRegion(copy.source_region);
-  to.setTargetRegion(copy.target_region);
+  to.setTargetRegion(counted_from_one(copy.target_region));
   to.setSourceType(number_of(copy.source_type));
   to.setTargetType(number_of(copy.target_type));
   to.setRank(static_cast<std::uint8_t>(copy.extent.rank()));
@@ -307,6 +318,9 @@ Result<Copy> read_copy(schemas::Copy::Reader from, const std::vector<PlanSource>
       from.getSourceRegion() >= sources[from.getSource()].regions.size()) {
     return invalid("has a copy from a source or region that it does not list");
   }
+  if (from.getTargetRegion() == 0 || from.getTargetRegion() > count_max) {
+    return invalid("has a copy to an impossible region");
+  }
   if (from.getSourceType() >= element_type_count || from.getTargetType() >= element_type_count) {
     return invalid("has a copy of an unknown element type");
   }
@@ -315,7 +329,7 @@ Result<Copy> read_copy(schemas::Copy::Reader from, const std::vector<PlanSource>
   Copy copy;
   copy.source = from.getSource();
   copy.source_region = from.getSourceRegion();
-  copy.target_region = from.getTargetRegion();
+  copy.target_region = from.getTargetRegion() - 1;
   copy.source_type = static_cast<ElementType>(from.getSourceType());
   copy.target_type = static_cast<ElementType>(from.getTargetType());
   copy.source_offset = from.getSourceOffset();
@@ -394,8 +408,8 @@ std::string encode(const Manifest& manifest) {
   for (unsigned i = 0; i < tensors.size(); ++i) write(tensors[i], manifest.tensors[i]);
   auto aliases = root.initAliases(size_of_list(manifest.aliases.size()));
   for (unsigned i = 0; i < aliases.size(); ++i) {
-    aliases[i].setName(manifest.aliases[i].name);
-    aliases[i].setOf(manifest.aliases[i].of);
+    aliases[i].setName(text_of(manifest.aliases[i].name));
+    aliases[i].setOf(text_of(manifest.aliases[i].of));
   }
   write(root.initRegions(size_of_list(manifest.regions.size())), manifest.regions);
   auto pieces = root.initPieces(size_of_list(manifest.pieces.size()));
@@ -425,7 +439,7 @@ std::string encode(const Plan& plan) {
     for (unsigned j = 0; j < copies.size(); ++j) write(copies[j], plan.parts[i].copies[j]);
   }
   auto unused = root.initUnused(size_of_list(plan.unused.size()));
-  for (unsigned i = 0; i < unused.size(); ++i) unused.set(i, plan.unused[i]);
+  for (unsigned i = 0; i < unused.size(); ++i) unused.set(i, text_of(plan.unused[i]));
   return canonical_bytes<schemas::Plan>(root);
 }
 

@@ -7,6 +7,8 @@
 # dimension 0 come before those of dimension 1 and so on, because canonical form drops the words
 # that are zero at the end of every element of a list: a manifest of matrices pays for two
 # dimensions (64 bytes a piece), one of vectors for one (40), and only rank 4 pays the full 112.
+# An element that were all zero would take no bytes, and a short message could declare millions of
+# them; so each struct that is listed has a field that a good message never leaves zero.
 #
 # Lifetime: a message is immutable. A reader may use it in place for as long as its bytes live;
 # nothing in it points outside it. Every number comes from a peer and is checked when it is read.
@@ -51,7 +53,7 @@ struct Alias {
 }
 
 struct Region {
-  kind @0 :UInt8;  # As `RegionKind` counts.
+  kind @0 :UInt8;  # As `RegionKind` counts, but from 1.
   bytes @1 :UInt64;
   tickets @2 :List(Ticket);
 }
@@ -64,8 +66,8 @@ struct Ticket {
 # A box of a tensor of the manifest, of that tensor's rank, and where it lies. Start and extent
 # count elements, offset and strides count bytes. Dimensions that the tensor lacks are zero.
 struct Piece {
-  tensor @0 :UInt32;
-  region @1 :UInt32;
+  tensor @0 :UInt32;  # Index into the manifest's tensors, from 0.
+  region @1 :UInt32;  # Index into the manifest's regions, counted from 1.
   offset @2 :UInt64;
   start0 @3 :Int64;
   extent0 @4 :Int64;

@@ -7,7 +7,7 @@
 # Copies refer to sources by index. Fields are numbered for ever: a change adds fields at the end.
 # Numbers of dimension 0 come before those of dimension 1 and so on, because canonical form drops
 # the words that are zero at the end of every element of a list: copies of one dimension take 56
-# bytes, of two 80, of four 128.
+# bytes, of two 80, of four 128. No element of a list is all zero (`manifest.capnp` says why).
 #
 # Lifetime: a message is immutable. A reader may use it in place for as long as its bytes live;
 # nothing in it points outside it. Every number comes from a peer and is checked when it is read.
@@ -39,9 +39,9 @@ struct PlanPart {
 # One strided copy in normal form. Extents count elements, offsets and strides count bytes.
 # Dimensions from `rank` on are zero.
 struct Copy {
-  source @0 :UInt32;  # Index into the plan's sources.
-  sourceRegion @1 :UInt32;
-  targetRegion @2 :UInt32;
+  source @0 :UInt32;  # Index into the plan's sources, from 0.
+  sourceRegion @1 :UInt32;  # Index into that source's regions, from 0.
+  targetRegion @2 :UInt32;  # Index into the target's regions, counted from 1.
   sourceType @3 :UInt8;  # As `ElementType` counts.
   targetType @4 :UInt8;
   rank @5 :UInt8;  # How many of the dimensions below count.

@@ -250,12 +250,12 @@ Result<void> check_whole(const Roster& roster, const Pattern& pattern, const Cat
     const Dims& shape = tensors.listed[tensor]->shape;
     if (element_count(shape) == 0) continue;
     const auto hole = index.cover(tensor, Box::whole(shape), cover);
+    if (hole && !*hole) continue;
     const std::string name = quoted(catalog.names[tensor]);
     const std::string replica = text_of_replica(roster.model_of(pattern, 0).shard);
     if (!hole) {
       return failure(hole.error().code, name + " at " + replica + ": " + hole.error().text);
     }
-    if (!*hole) continue;
     return failure(ErrorCode::invalid, "hole: no shard of " + replica + " has " + text_of(**hole) +
                                            " of " + name + " " + text_of(shape) +
                                            ": add the missing piece to one of its " +

@@ -76,8 +76,8 @@ class BoxIndex {
   std::vector<Holder> holders_;
 };
 
-/// Enough for any layout: thousands of pieces per tensor on either side give thousands of parts.
-inline constexpr std::size_t cover_parts_max = std::size_t{1} << 20;
+/// Enough for any layout: a tensor cut by rows among 4096 shards and by columns among 16.
+inline constexpr std::size_t cover_parts_max = std::size_t{1} << 16;
 
 /// Proves that the pattern's shards together hold the whole of every tensor that they list.
 /// Errors (`invalid`): a hole, by tensor, box and replica.

@@ -28,6 +28,8 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept {
 /// Whether a sum of terms can fall into a window of numbers. Strides are positive.
 class SumSearch {
  public:
+  explicit SumSearch(std::uint64_t& steps_left) : steps_left_(steps_left) {}
+
   void add(const Term& term) noexcept { terms_[count_++] = term; }
 
   /// Call once, after all terms are there.
@@ -41,7 +43,7 @@ class SumSearch {
                   rest_[i + 1].high + term.stride * term.high};
     }
     const bool found = search(0, low, high);
-    if (steps_ > search_steps_max) return std::nullopt;
+    if (steps_left_ == 0) return std::nullopt;
     return found;
   }
 
@@ -54,7 +56,7 @@ class SumSearch {
   };
 
   bool search(int at, std::int64_t low, std::int64_t high) {
-    if (++steps_ > search_steps_max) return false;
+    if (steps_left_ == 0 || --steps_left_ == 0) return false;
     const Rest& rest = rest_[at];
     low = std::max(low, rest.low);
     high = std::min(high, rest.high);
@@ -65,7 +67,7 @@ class SumSearch {
     const Rest& after = rest_[at + 1];
     const std::int64_t first = std::max(term.low, ceil_div(low - after.high, term.stride));
     const std::int64_t last = std::min(term.high, floor_div(high - after.low, term.stride));
-    for (std::int64_t value = first; value <= last && steps_ <= search_steps_max; ++value) {
+    for (std::int64_t value = first; value <= last && steps_left_ > 0; ++value) {
       if (search(at + 1, low - value * term.stride, high - value * term.stride)) return true;
     }
     return false;
@@ -74,7 +76,7 @@ class SumSearch {
   std::array<Term, 2 * rank_max> terms_{};
   std::array<Rest, 2 * rank_max + 1> rest_{};
   int count_ = 0;
-  std::uint32_t steps_ = 0;
+  std::uint64_t& steps_left_;
 };
 
 /// Whether strides nest: each step is at least as long as all that smaller strides reach. Then no
@@ -126,18 +128,16 @@ struct Span {
 };
 
 /// Compares each piece with those before it that reach past its first byte.
-Result<void> check_disjoint(const Manifest& manifest, std::span<const Span> spans) {
+Result<void> check_disjoint(const Manifest& manifest, std::span<const Span> spans,
+                            std::uint64_t& steps_left) {
   std::vector<Span> open;  // All that reach past the first byte of the span at hand.
-  std::uint64_t comparisons = 0;
   for (const Span& span : spans) {
     std::erase_if(open, [&](const Span& other) {
       return other.region != span.region || other.end <= span.begin;
     });
-    comparisons += open.size();
-    if (comparisons > comparisons_max) return too_irregular(manifest, span.piece);
     for (const Span& other : open) {
-      const std::optional<bool> shared =
-          share_bytes(lattice_of(manifest, other.piece), lattice_of(manifest, span.piece));
+      const std::optional<bool> shared = share_bytes(lattice_of(manifest, other.piece),
+                                                     lattice_of(manifest, span.piece), steps_left);
       if (!shared) return too_irregular(manifest, span.piece);
       if (!*shared) continue;
       return failure(ErrorCode::invalid,
@@ -159,10 +159,11 @@ std::int64_t ByteLattice::end() const noexcept {
   return end;
 }
 
-std::optional<bool> share_bytes(const ByteLattice& a, const ByteLattice& b) {
+std::optional<bool> share_bytes(const ByteLattice& a, const ByteLattice& b,
+                                std::uint64_t& steps_left) {
   // Bytes meet where 0 <= (byte of b) - (byte of a) < a.size or the other way round. A stride that
   // both have becomes one term: the difference of their indices.
-  SumSearch sums;
+  SumSearch sums(steps_left);
   std::array<bool, rank_max> joined{};
   for (int i = 0; i < a.extent.rank(); ++i) {
     if (a.extent[i] == 1) continue;
@@ -182,14 +183,14 @@ std::optional<bool> share_bytes(const ByteLattice& a, const ByteLattice& b) {
   return sums.reaches(-(b.size - 1) - apart, a.size - 1 - apart);
 }
 
-std::optional<bool> repeats_bytes(const ByteLattice& lattice) {
+std::optional<bool> repeats_bytes(const ByteLattice& lattice, std::uint64_t& steps_left) {
   if (nests(lattice)) return false;
   // Two different indices whose bytes meet. Of their differences, take the first that is not zero:
   // it may be taken as positive, those before it are zero, those after it are free.
   const int rank = lattice.extent.rank();
   for (int first = 0; first < rank; ++first) {
     if (lattice.extent[first] == 1) continue;
-    SumSearch sums;
+    SumSearch sums(steps_left);
     sums.add({lattice.stride[first], 1, lattice.extent[first] - 1});
     for (int dim = first + 1; dim < rank; ++dim) {
       const std::int64_t most = lattice.extent[dim] - 1;
@@ -201,12 +202,14 @@ std::optional<bool> repeats_bytes(const ByteLattice& lattice) {
   return false;
 }
 
-Result<std::vector<std::uint32_t>> disjoint_order(const Manifest& manifest) {
+Result<std::vector<std::uint32_t>> disjoint_order(const Manifest& manifest,
+                                                  std::uint64_t steps_max) {
+  std::uint64_t steps_left = steps_max;
   std::vector<Span> spans;
   spans.reserve(manifest.pieces.size());
   for (std::uint32_t i = 0; i < manifest.pieces.size(); ++i) {
     const ByteLattice lattice = lattice_of(manifest, i);
-    const std::optional<bool> repeats = repeats_bytes(lattice);
+    const std::optional<bool> repeats = repeats_bytes(lattice, steps_left);
     if (!repeats) return too_irregular(manifest, i);
     if (*repeats) {
       return failure(ErrorCode::invalid,
@@ -221,7 +224,7 @@ Result<std::vector<std::uint32_t>> disjoint_order(const Manifest& manifest) {
   };
   std::sort(spans.begin(), spans.end(),
             [&](const Span& a, const Span& b) { return key(a) < key(b); });
-  if (auto good = check_disjoint(manifest, spans); !good) return failure(good);
+  if (auto good = check_disjoint(manifest, spans, steps_left); !good) return failure(good);
   std::vector<std::uint32_t> order;
   order.reserve(spans.size());
   for (const Span& span : spans) order.push_back(span.piece);

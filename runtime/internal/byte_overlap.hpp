@@ -24,21 +24,23 @@ struct ByteLattice {
   [[nodiscard]] std::int64_t end() const noexcept;
 };
 
-/// Whether two lattices share a byte; whether one holds a byte twice. Exact: finding indices whose
-/// bytes meet is a search over the strides from the largest to the smallest, which layouts whose
-/// strides nest decide in a few steps. Nothing after `search_steps_max` steps, which only strides
-/// that no layout has can take.
-std::optional<bool> share_bytes(const ByteLattice& a, const ByteLattice& b);
-std::optional<bool> repeats_bytes(const ByteLattice& lattice);
+/// How many steps a search may take. Exact proofs are searches for indices whose bytes meet, over
+/// the strides from the largest to the smallest: where strides nest, as in every layout there is,
+/// that takes a handful of steps. Only strides made for it could take this many (about a second).
+inline constexpr std::uint64_t search_steps_max = std::uint64_t{1} << 26;
 
-inline constexpr std::uint32_t search_steps_max = 1U << 16;
+/// Whether two lattices share a byte; whether one holds a byte twice. Takes from `steps_left`;
+/// nothing when it is used up.
+std::optional<bool> share_bytes(const ByteLattice& a, const ByteLattice& b,
+                                std::uint64_t& steps_left);
+std::optional<bool> repeats_bytes(const ByteLattice& lattice, std::uint64_t& steps_left);
 
-/// How often two pieces of one manifest whose byte ranges interleave may be compared.
-inline constexpr std::uint64_t comparisons_max = std::uint64_t{1} << 24;
-
-/// The manifest's pieces (as indices), by region and offset, proved to claim each byte at most
-/// once. Errors: `invalid` (names both tensors, their boxes and the shard), `refused` (a limit
-/// above).
-Result<std::vector<std::uint32_t>> disjoint_order(const Manifest& manifest);
+/// The manifest's pieces (as indices) by region and offset, proved to claim each byte at most once:
+/// pieces whose byte ranges meet are compared as lattices, so that those that interleave, such as
+/// columns of one matrix, are told from those that overlap.
+/// Errors: `invalid` (names both tensors, their boxes and the shard); `refused` after
+/// `steps_max` steps.
+Result<std::vector<std::uint32_t>> disjoint_order(const Manifest& manifest,
+                                                  std::uint64_t steps_max = search_steps_max);
 
 }  // namespace weir::internal

@@ -1,6 +1,7 @@
 #include "runtime/box.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
 
 namespace weir {
 
@@ -32,6 +33,9 @@ TEST_CASE("dense strides are row-major", "[runtime]") {
 TEST_CASE("boxes and shapes are written as people write them", "[runtime]") {
   REQUIRE(text_of(Box{{0, 64}, {128, 32}}) == "[0:128, 64:96]");
   REQUIRE(text_of(Dims{128, 4096}) == "128x4096");
+  // An impossible box, of which an error text must still speak.
+  REQUIRE(text_of(Box{{9}, {std::numeric_limits<std::int64_t>::max()}}) ==
+          "[9:9223372036854775807]");
 }
 
 }  // namespace weir
