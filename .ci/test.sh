@@ -51,7 +51,9 @@ run_ctest() {
   if [[ $bad -eq 0 && ($status -ne 0 || ($total -eq 0 && $filter == "$everything")) ]]; then
     bad=1 total=$((total + 1))
   fi
-  if [[ $bad -gt 0 ]]; then grep -vE '^ *Start +[0-9]+:| Passed +[0-9.]+ sec$|^\[[A-Z_]+\]' "$log"; fi
+  if [[ $bad -gt 0 ]]; then
+    grep -vE '^ *Start +[0-9]+:| Passed +[0-9.]+ sec$|^\[[A-Z_]+\]' "$log"
+  fi
   if [[ $idle -gt 0 ]]; then grep -E 'Skipped|Not Run|Disabled' "$log"; fi
   passed=$((passed + total - bad - idle))
   failed=$((failed + bad))
