@@ -2,7 +2,10 @@
 // Method: files composed by hand are read; written files are compared with bytes composed by hand.
 #include "adapters/safetensors/safetensors.hpp"
 
+#include <sys/resource.h>
+
 #include <catch2/catch_test_macros.hpp>
+#include <csignal>
 #include <cstring>
 
 #include "tests/adapters/files/scratch_folder.hpp"
@@ -173,6 +176,23 @@ TEST_CASE("a full disk is told before it is written to", "[safetensors]") {
   REQUIRE(writer.error().text.starts_with("not enough space in " + folder.path().string() +
                                           ": 1152921504606847104 bytes needed, "));
   REQUIRE(writer.error().text.ends_with(" free: make room or choose another folder"));
+  REQUIRE(folder.entries() == 0);
+}
+
+TEST_CASE("space that cannot be reserved is told before it is written to", "[safetensors]") {
+  const ScratchFolder folder;
+  // A limit on file sizes stands in for a file system that refuses; its signal must not kill.
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old_limit) == 0);
+  const rlimit limit{4096, old_limit.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  const auto writer = SafetensorsWriter::create(folder / "f", {{"t", ElementType::u8, {8192}}}, {});
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &old_limit) == 0);
+  std::signal(SIGXFSZ, old_handler);
+  REQUIRE(writer.error().code == ErrorCode::io);
+  REQUIRE(writer.error().text ==
+          "cannot reserve space for " + (folder / "f").string() + ": File too large");
   REQUIRE(folder.entries() == 0);
 }
 
