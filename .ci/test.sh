@@ -8,18 +8,6 @@ skipped=0
 everything=.  # the regular expression; to ctest an empty one matches nothing
 filter=$everything
 
-# count NAME COMMAND...: one test, which passes if the command ends with 0.
-count() {
-  local name=$1 start=$SECONDS
-  if "${@:2}"; then
-    passed=$((passed + 1))
-    echo "passed  $name ($((SECONDS - start)) s)"
-  else
-    failed=$((failed + 1))
-    echo "FAILED  $name ($((SECONDS - start)) s)"
-  fi
-}
-
 # prepare COMMAND...: what must succeed before a part's tests can run; counted only if it fails.
 prepare() {
   if ! "$@"; then
@@ -122,7 +110,13 @@ test_by_fuzzing() {
   prepare configure fuzz || return 0
   prepare quietly ninja -C "$root/build/fuzz" "${names[@]}" || return 0
   for name in "${names[@]}"; do
-    count "$name" run_fuzzer "$name" $((60 / ${#names[@]}))
+    if run_fuzzer "$name" $((60 / ${#names[@]})); then
+      passed=$((passed + 1))
+      echo "$name: passed"
+    else
+      failed=$((failed + 1))
+      echo "$name: FAILED"
+    fi
   done
 }
 
@@ -135,7 +129,23 @@ make_python_environment() {
     cp "$requirements" "$venv/installed.txt"
 }
 
-# The Python tests run the program of the asan build, which WEIR_BIN's folder holds.
+# run_python_test SCRIPT: counts what its last line, "N passed, M failed", says.
+run_python_test() {
+  local output status=0 start=$SECONDS good=0 bad=0
+  output=$(env WEIR_BIN="$root/build/asan" UBSAN_OPTIONS=print_stacktrace=1 \
+    "$root/build/.venv/bin/python" "$root/tests/$1" 2>&1) || status=$?
+  if [[ ${output##*$'\n'} =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+    good=${BASH_REMATCH[1]} bad=${BASH_REMATCH[2]}
+  fi
+  # A script that failed otherwise, or ran nothing, is one failure more.
+  if [[ $bad -eq 0 && ($status -ne 0 || $good -eq 0) ]]; then bad=1; fi
+  if [[ $bad -gt 0 ]]; then printf '%s\n' "$output"; fi
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  echo "$1: $good passed, $bad failed ($((SECONDS - start)) s)"
+}
+
+# The Python tests run programs of the asan build, in whose folder WEIR_BIN says they are.
 test_with_python() {
   local scripts=() script
   for script in "$root"/tests/python/*_test.py; do
@@ -146,8 +156,7 @@ test_with_python() {
   if [[ ${#scripts[@]} -eq 0 ]]; then return; fi
   prepare make_python_environment || return 0
   for script in "${scripts[@]}"; do
-    count "$script" env WEIR_BIN="$root/build/asan" UBSAN_OPTIONS=print_stacktrace=1 \
-      "$root/build/.venv/bin/python" "$root/tests/$script"
+    run_python_test "$script"
   done
 }
 
