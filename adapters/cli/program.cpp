@@ -13,6 +13,8 @@ namespace weir::cli {
 namespace {
 
 constexpr std::array verbs = {
+    Verb{"demo", "move a real checkpoint between processes and prove every byte", declare_demo},
+    Verb{"demo-shard", "", declare_demo_shard},
     Verb{"reshard", "rewrite a checkpoint from one engine's layout into another's",
          declare_reshard},
     Verb{"plan", "say what would move from a training layout to a rollout layout", declare_plan},

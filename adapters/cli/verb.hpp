@@ -27,6 +27,9 @@ struct Verb {
   Declare declare;
 };
 
+Action declare_demo(CLI::App& app);
+/// For the processes that `demo` starts.
+Action declare_demo_shard(CLI::App& app);
 Action declare_inspect(CLI::App& app);
 Action declare_plan(CLI::App& app);
 Action declare_reshard(CLI::App& app);

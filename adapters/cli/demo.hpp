@@ -1,0 +1,33 @@
+#pragma once
+// `weir demo`: real weights from trainer shards to rollout shards in other processes, on this
+// machine, with every byte compared.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "adapters/cli/console.hpp"
+#include "runtime/result.hpp"
+
+namespace weir::cli {
+
+struct DemoOptions {
+  /// A checkpoint; empty for one that is made, once, with the names, shapes and types of
+  /// Qwen3-0.6B, or of a tiny Qwen3 where `small`.
+  std::filesystem::path model;
+  bool small = false;
+  std::string train = "megatron:tp=2,pp=2";
+  std::string rollout = "vllm:tp=4";
+  std::uint32_t replicas = 2;  ///< Of the rollout layout.
+  std::uint64_t versions = 5;
+  bool private_memory = false;  ///< Trainers and rollouts keep their memory private.
+};
+
+/// Runs it and prints what happened. Success means that every byte of every rollout shard agreed
+/// with the reference after every version. Leaves no process and no shared memory behind.
+/// Errors: `invalid`, `not_found`, `refused` for a bad request, found before a process starts;
+/// `unavailable`, `timeout`, `io` for trouble on the way.
+Result<void> run_demo(const DemoOptions& options, Console& console);
+
+}  // namespace weir::cli
