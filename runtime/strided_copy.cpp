@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "runtime/assert.hpp"
 #include "runtime/convert.hpp"
@@ -66,16 +67,22 @@ struct Loops {
 };
 
 Loops loops_of(const Copy& copy) noexcept {
-  std::array<int, rank_max> order{};
-  int count = 0;
+  std::array<std::size_t, rank_max> order{};
+  std::size_t count = 0;
   for (int dim = 0; dim < copy.extent.rank(); ++dim) {
-    if (copy.extent[dim] != 1) order[static_cast<std::size_t>(count++)] = dim;
+    if (copy.extent[dim] == 1) continue;
+    // By insertion, which allocates nothing: there are four at most.
+    std::size_t place = count++;
+    order[place] = static_cast<std::size_t>(dim);
+    for (; place > 0; --place) {
+      const auto before = static_cast<int>(order[place - 1]);
+      if (copy.target_stride[before] >= copy.target_stride[dim]) break;
+      std::swap(order[place], order[place - 1]);
+    }
   }
-  std::stable_sort(order.begin(), order.begin() + count,
-                   [&](int a, int b) { return copy.target_stride[a] > copy.target_stride[b]; });
   Loops loops;
-  for (int i = 0; i < count; ++i) {
-    const int dim = order[static_cast<std::size_t>(i)];
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto dim = static_cast<int>(order[i]);
     const auto extent = static_cast<std::size_t>(copy.extent[dim]);
     const auto source = static_cast<std::size_t>(copy.source_stride[dim]);
     const auto target = static_cast<std::size_t>(copy.target_stride[dim]);

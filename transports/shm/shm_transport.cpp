@@ -23,7 +23,8 @@ namespace {
 constexpr std::string_view shm_name = "shm";
 
 constexpr std::string_view how_to_allow =
-    "to allow it run both processes as one user and set the sysctl kernel.yama.ptrace_scope to 0, "
+    "to allow that run both processes as one user and set the sysctl kernel.yama.ptrace_scope to "
+    "0, "
     "or give their container the capability SYS_PTRACE (--cap-add=SYS_PTRACE)";
 
 class ShmTransport final : public Transport {
@@ -140,8 +141,8 @@ Result<std::shared_ptr<shm::Source>> ShmTransport::stage(const shm::Ticket& tick
   const std::shared_ptr<shm::StagingClient> client = client_for(ticket, std::move(owner));
   if (options_.note && !options_.staging_only && !noted_.exchange(true)) {
     options_.note("reading the memory of " + text_of(ticket.owner) +
-                  " through a staging ring, at about half the speed, since the kernel forbids "
-                  "reading it directly; " +
+                  " through a staging ring, which takes its processor time, since the kernel "
+                  "forbids reading it directly; " +
                   std::string(how_to_allow));
   }
   // One connection now shows whether this way is open; the fetch will use it.

@@ -1,6 +1,7 @@
 #include "transports/shm/internal/runs.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/strided_copy.hpp"
 
@@ -18,8 +19,13 @@ Order inner_first(const Copy& copy) {
   for (int dim = 0; dim < copy.extent.rank(); ++dim) {
     if (copy.extent[dim] > 1) order.dims[order.count++] = dim;
   }
-  std::sort(order.dims.begin(), order.dims.begin() + static_cast<std::ptrdiff_t>(order.count),
-            [&copy](int a, int b) { return copy.source_stride[a] < copy.source_stride[b]; });
+  // By insertion: there are four at most.
+  for (std::size_t i = 1; i < order.count; ++i) {
+    for (std::size_t j = i; j > 0; --j) {
+      if (copy.source_stride[order.dims[j]] >= copy.source_stride[order.dims[j - 1]]) break;
+      std::swap(order.dims[j], order.dims[j - 1]);
+    }
+  }
   return order;
 }
 
