@@ -1,7 +1,5 @@
 #include "actors/exchange.hpp"
 
-#include <exception>
-
 #include "actors/internal/errors.hpp"
 #include "actors/internal/planner.hpp"
 #include "actors/internal/supervisor.hpp"
@@ -79,14 +77,9 @@ class CafExchange final : public Exchange {
 
 Result<std::unique_ptr<Exchange>> Exchange::start(const ExchangeOptions& options) {
   if (const auto checked = check(options); !checked) return failure(checked);
-  try {
-    auto exchange = std::make_unique<CafExchange>(options);
-    if (const auto listening = exchange->listen(); !listening) return failure(listening);
-    return exchange;
-  } catch (const std::exception& error) {
-    // CAF throws where the system has no threads or descriptors left.
-    return failure(ErrorCode::io, std::string("can't start the exchange: ") + error.what());
-  }
+  auto exchange = std::make_unique<CafExchange>(options);
+  if (const auto listening = exchange->listen(); !listening) return failure(listening);
+  return exchange;
 }
 
 }  // namespace weir

@@ -1,6 +1,5 @@
 #include "actors/member.hpp"
 
-#include <exception>
 #include <future>
 #include <utility>
 
@@ -29,6 +28,16 @@ Result<void> check(const MemberOptions& options) {
     return failure(ErrorCode::invalid, who + " has " + std::to_string(options.regions.size()) +
                                            " regions, but its manifest lists " +
                                            std::to_string(options.manifest.regions.size()));
+  }
+  for (std::size_t i = 0; i < options.regions.size(); ++i) {
+    const std::uint64_t bytes = options.regions[i]->bytes().size();
+    const std::uint64_t listed = options.manifest.regions[i].bytes;
+    if (bytes != listed) {
+      return failure(ErrorCode::invalid, "region " + std::to_string(i) + " of " + who + " has " +
+                                             std::to_string(bytes) +
+                                             " bytes, but its manifest lists " +
+                                             std::to_string(listed));
+    }
   }
   if (options.manifest.shard.side == Side::trainer && !options.hooks.update) {
     return failure(ErrorCode::invalid, who + " needs an update hook");
@@ -134,13 +143,7 @@ Result<void> run_member(const MemberOptions& options) {
     const auto exposed = exposure.add(options.regions, manifest);
     if (!exposed) return failure(exposed);
   }
-  try {
-    return serve(options, std::move(manifest));
-  } catch (const std::exception& error) {
-    // CAF throws where the system has no threads or descriptors left.
-    return failure(ErrorCode::io,
-                   text_of(options.manifest.shard) + " can't start: " + error.what());
-  }
+  return serve(options, std::move(manifest));
 }
 
 }  // namespace weir

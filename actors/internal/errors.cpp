@@ -56,7 +56,7 @@ Result<void> from_ending(const Ending& ending) {
 
 bool is_death(const caf::error& error) noexcept {
   return is_system(error, caf::sec::request_receiver_down) ||
-         is_system(error, caf::sec::invalid_argument);
+         (error && error.category() == caf::atom("exit"));
 }
 
 Error died(const ShardId& shard, const std::string& doing) {
@@ -75,13 +75,9 @@ Error member_failed(const ShardId& shard, const std::string& doing, const caf::e
 }
 
 std::string text_of(Duration duration) {
-  using std::chrono::duration_cast;
-  using std::chrono::milliseconds;
-  using std::chrono::seconds;
-  if (duration % seconds(1) == Duration::zero()) {
-    return std::to_string(duration_cast<seconds>(duration).count()) + " s";
-  }
-  return std::to_string(duration_cast<milliseconds>(duration).count()) + " ms";
+  using namespace std::chrono;
+  if (duration >= seconds(10)) return std::to_string(round<seconds>(duration).count()) + " s";
+  return std::to_string(round<milliseconds>(duration).count()) + " ms";
 }
 
 std::string one_line(std::string_view text) {

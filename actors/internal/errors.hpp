@@ -26,7 +26,7 @@ Error died(const ShardId& shard, const std::string& doing);
 Error member_failed(const ShardId& shard, const std::string& doing, const caf::error& error,
                     Duration deadline);
 
-/// "300 s", "250 ms".
+/// "300 s" from ten seconds on, else "250 ms": rounded, for messages.
 std::string text_of(Duration duration);
 
 /// Printable, on one line, and not longer than a person reads.

@@ -7,6 +7,7 @@
 #include "actors/internal/errors.hpp"
 #include "actors/internal/system.hpp"
 #include "actors/membership.hpp"
+#include "runtime/assert.hpp"
 #include "runtime/codec.hpp"
 #include "runtime/planner.hpp"
 
@@ -100,9 +101,7 @@ class Planner {
       share.sources = whole.sources;
       std::uint64_t bytes = 0;
       if (shard.side == Side::rollout) {
-        if (part == whole.parts.end() || part->target != shard) {
-          return fail({ErrorCode::invalid, "the plan has no part for " + text_of(shard)});
-        }
+        WEIR_ASSERT(part != whole.parts.end() && part->target == shard);
         for (const Copy& copy : part->copies) bytes += target_bytes(copy);
         share.parts = {*part++};
       }

@@ -35,7 +35,7 @@ inline constexpr std::size_t payload_bytes_max = std::size_t{64} << 20;
 
 /// Peers send a sign of life this often, and one that is silent for `silence_max` is dead.
 inline constexpr Duration heartbeat_interval = std::chrono::milliseconds(200);
-inline constexpr Duration silence_max = std::chrono::milliseconds(1500);
+inline constexpr Duration silence_max = std::chrono::seconds(2);
 /// For answers that need no work: to `join`, `commit` and `end`.
 inline constexpr Duration answer_deadline = std::chrono::seconds(30);
 /// For members to say that they heard of the end.

@@ -25,7 +25,6 @@ class Supervisor {
     options_ = options;
     planner_ = planner;
     self_->set_exit_handler([this](const caf::exit_msg& exit) {
-      if (ending_) return;
       fail({ErrorCode::unavailable,
             "an actor of the exchange ended: " + one_line(caf::to_string(exit.reason))});
     });
@@ -54,7 +53,7 @@ class Supervisor {
 
   /// All members hold their parts: those who give them work take over.
   void form(const FormationPtr& formation) {
-    if (failure_ || ending_) return;
+    if (failure_) return;
     formation_ = formation;
     const SupervisorActor own{self_};
     ledger_ = spawn_ledger(self_->system(), own, formation->trainers);
@@ -88,15 +87,16 @@ class Supervisor {
         ->request(ledger_, with_grace(options_.publish_deadline), PublishAtom::value, version,
                   options_.publish_deadline)
         .then([this](std::uint64_t ready) { advance(ready); },
-              [this](caf::error& error) { refuse(error); });
+              [this](caf::error& error) { refuse(from_caf(error)); });
     return promise;
   }
 
-  /// The ledger does not take the version: nothing has begun, and the exchange goes on.
-  void refuse(const caf::error& error) {
+  /// When the ledger does not take the version, nothing has begun, and the exchange goes on.
+  void refuse(const Error& error) {
     if (failure_) return;
+    if (error.code != ErrorCode::invalid && error.code != ErrorCode::refused) return fail(error);
     publication_.reset();
-    report_promise_.deliver(to_caf(from_caf(error)));
+    report_promise_.deliver(to_caf(error));
   }
 
   void advance(std::uint64_t version) {
@@ -132,26 +132,30 @@ class Supervisor {
   }
 
   void fail(const Error& error) {
-    if (failure_ || ending_) return;
+    if (failure_) return;
+    close(error);
+    const Result<void> told = failure(ErrorCode::unavailable, "the exchange ended: " + error.text);
+    tell_members(to_ending(told), [] {});
+  }
+
+  OkPromise end() {
+    auto promise = self_->make_response_promise<OkPromise>();
+    if (!failure_) close({ErrorCode::unavailable, "the exchange has ended"});
+    tell_members({}, [this, promise]() mutable {
+      promise.deliver(caf::ok_atom::value);
+      // Those that are linked to it follow.
+      self_->quit(caf::exit_reason::user_shutdown);
+    });
+    return promise;
+  }
+
+  /// Every open and later request is answered with that.
+  void close(const Error& error) {
     failure_ = error;
     for (PlanPromise& promise : plan_promises_) promise.deliver(to_caf(error));
     plan_promises_.clear();
     if (publication_) report_promise_.deliver(to_caf(error));
     publication_.reset();
-    const Error why{ErrorCode::unavailable, "the exchange ended: " + error.text};
-    tell_members(to_ending(failure(why.code, why.text)), [] {});
-  }
-
-  OkPromise end() {
-    auto promise = self_->make_response_promise<OkPromise>();
-    const auto finish = [this, promise]() mutable {
-      promise.deliver(caf::ok_atom::value);
-      // Those that are linked to it follow.
-      self_->quit(caf::exit_reason::user_shutdown);
-    };
-    ending_ = true;
-    tell_members({}, finish);
-    return promise;
   }
 
   template <class Then>
@@ -171,8 +175,7 @@ class Supervisor {
   LedgerActor ledger_;
   std::vector<CoordinatorActor> coordinators_;
   FormationPtr formation_;
-  std::optional<Error> failure_;
-  bool ending_ = false;
+  std::optional<Error> failure_;  ///< Once set, the exchange only ends.
   std::vector<PlanPromise> plan_promises_;
   std::optional<Publication> publication_;
   Duration publish_until_{};

@@ -60,8 +60,8 @@ class TransportWorker {
   FetchPromise fetch(std::uint64_t version) {
     auto promise = self_->make_response_promise<FetchPromise>();
     if (!fetch_ || running_) {
-      return promise.deliver(
-          to_caf({ErrorCode::refused, fetch_ ? "another fetch is running" : "nothing prepared"}));
+      return promise.deliver(to_caf(
+          {ErrorCode::refused, fetch_ ? "another fetch is running" : "nothing is prepared"}));
     }
     const std::uint64_t start = next_start_++;
     running_ = Running{start, version, promise};

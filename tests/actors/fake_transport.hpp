@@ -45,6 +45,7 @@ class FakeTransport final : public Transport {
   Result<RegionInfo::Ticket> expose(const Region& region) override {
     if (refuse_to_expose) return failure(ErrorCode::refused, "no");
     ++exposed;
+    ++exposed_ever;
     return RegionInfo::Ticket{
         "fake", std::to_string(reinterpret_cast<std::uintptr_t>(region.bytes().data()))};
   }
@@ -58,6 +59,7 @@ class FakeTransport final : public Transport {
   bool refuse_to_expose = false;
   bool refuse_to_prepare = false;
   int exposed = 0;
+  int exposed_ever = 0;
 
  private:
   class FakeFetch final : public Fetch {

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
 #include <memory>
@@ -218,7 +219,8 @@ TEST_CASE("a process killed before all have joined is named") {
   CHECK(plan.error().text == "trainer 0.0 died while waiting for the others to join");
 }
 
-TEST_CASE("a killed exchange ends its members with an error") {
+TEST_CASE("a killed or stopped exchange ends its members with an error") {
+  const int signal = GENERATE(SIGKILL, SIGSTOP);
   const auto members = fork_members();
   const Child owner([](const LinePipe& told, const LinePipe& said) {
     auto exchange = Exchange::start(options_for_six());
@@ -232,7 +234,7 @@ TEST_CASE("a killed exchange ends its members with an error") {
   REQUIRE(port);
   for (const auto& member : members) member->child.tell(*port);
   REQUIRE(owner.hear(30s) == "published");
-  owner.send_signal(SIGKILL);
+  owner.send_signal(signal);
   for (const auto& member : members) {
     CHECK(member->child.hear(4s) == text_of(member->shard) + " lost its exchange");
   }
@@ -316,6 +318,43 @@ TEST_CASE("members may be started before their exchange, and an unexpected one i
       "side, replica and rank";
   CHECK(((said[0] == "good order" && said[1] == refusal) ||
          (said[1] == "good order" && said[0] == refusal)));
+}
+
+/// Connects to a port of loopback and says that.
+struct Noise {
+  Noise(std::uint16_t port, const std::string& bytes)
+      : descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    REQUIRE(connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    REQUIRE(send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(bytes.size()));
+  }
+  ~Noise() { close(descriptor); }
+  Noise(const Noise&) = delete;
+  Noise& operator=(const Noise&) = delete;
+
+  int descriptor;
+};
+
+TEST_CASE("strangers that connect and talk nonsense, or nothing, disturb nobody") {
+  const auto members = fork_members();
+  auto exchange = Exchange::start(options_for_six());
+  REQUIRE(exchange);
+  const std::uint16_t port = (*exchange)->port();
+  const Noise silent(port, "");
+  const Noise half(port, "BA");
+  const Noise web(port, "GET / HTTP/1.1\r\nHost: weir\r\n\r\n");
+  const Noise noise(port, std::string(100'000, '\x01'));
+  start(members, **exchange);
+  REQUIRE((*exchange)->await_plan());
+  const auto report = (*exchange)->publish(1);
+  REQUIRE(report);
+  CHECK(report->bytes_moved == report->bytes_needed);
+  exchange->reset();
+  for (const auto& member : members) CHECK(member->child.hear(10s) == "good order");
 }
 
 TEST_CASE("an abort ends a waiting call") {
