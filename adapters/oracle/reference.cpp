@@ -62,7 +62,7 @@ std::uint64_t bytes_of(const LocalTensor& local) {
 }
 
 std::string text_of(const RankMemory& memory) {
-  return "rank " + std::to_string(memory.rank) + " of " + memory.spec.name;
+  return "rank " + std::to_string(memory.rank) + " of " + weir::text_of(memory.spec);
 }
 
 Result<void> place_locals(Rank& rank, std::uint64_t region_bytes) {

@@ -43,7 +43,7 @@ bool require_decoder(const ModelConfig& config, RankWriter& writer) {
 
 bool RankWriter::require(bool condition, const std::string& otherwise) {
   if (!condition && !error_) {
-    error_ = Error{ErrorCode::invalid, spec_.name + ": " + otherwise};
+    error_ = Error{ErrorCode::invalid, text_of(spec_) + ": " + otherwise};
   }
   return condition;
 }
