@@ -23,9 +23,9 @@ constexpr ElementType all_types[] = {ElementType::f32,     ElementType::f16,    
 
 using Bytes = std::vector<std::byte>;
 
-/// 65536 elements: every value of types of up to two bytes, random bits of wider ones.
+/// Every value of types of up to two bytes (of one byte, 16 times), random bits of wider ones.
 Bytes values_of(ElementType type) {
-  constexpr std::size_t count = 65536;
+  const std::size_t count = size_of(type) == 2 ? 65536 : 4096;
   std::mt19937_64 random(7);
   Bytes bytes(count * size_of(type));
   for (std::size_t i = 0; i < count; ++i) {
@@ -115,7 +115,8 @@ TEST_CASE("every element differs between neighbouring versions and from the base
       CHECK(equal_elements(type, versions[v], base) == 0);
       if (v >= 2) CHECK(equal_elements(type, versions[v], versions[v - 2]) == 0);
       // Three apart, each hashed bit agrees half the time; there is at least one.
-      if (v >= 4) CHECK(equal_elements(type, versions[v], versions[v - 3]) < 40000);
+      const std::size_t count = base.size() / size_of(type);
+      if (v >= 4) CHECK(equal_elements(type, versions[v], versions[v - 3]) < count * 6 / 10);
     }
   }
 }
