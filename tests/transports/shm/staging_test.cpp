@@ -129,7 +129,7 @@ struct RawReader {
 
 TEST_CASE("a welcome that offers no sound ring is refused", "[transports]") {
   const auto welcomed = [](StagingWelcome welcome, std::uint64_t bytes, int seals) {
-    return fetch_from([=](const Descriptor& reader) mutable {
+    return fetch_from([welcome, bytes, seals](const Descriptor& reader) mutable {
       const Descriptor ring = sealed_memfd(bytes, seals);
       send_packet(reader, packet_of(welcome), ring.get());
       wait_readable(reader.get(), -1, patience);
@@ -244,10 +244,10 @@ TEST_CASE("the owner packs only what lies in an exposed region", "[transports]")
   REQUIRE(asked([](R& r) { r.region = 6; }) == StagingStatus::unknown_region);
   const std::function<void(R&)> wrongs[] = {
       [](R& r) { r.slot = staging_slots; }, [](R& r) { r.offset = 781; },
-      [=](R& r) { r.offset = huge; }, [](R& r) { r.run_bytes = 0; },
-      [=](R& r) { r.run_bytes = huge; }, [](R& r) { r.rank = 5; }, [](R& r) { r.extent[0] = 0; },
-      [=](R& r) { r.extent[0] = huge; }, [=](R& r) { r.stride[0] = huge; },
-      [=](R& r) { r.stride[0] = huge / 2 + 1; },
+      [](R& r) { r.offset = huge; }, [](R& r) { r.run_bytes = 0; },
+      [](R& r) { r.run_bytes = huge; }, [](R& r) { r.rank = 5; }, [](R& r) { r.extent[0] = 0; },
+      [](R& r) { r.extent[0] = huge; }, [huge](R& r) { r.stride[0] = huge; },
+      [](R& r) { r.stride[0] = huge / 2 + 1; },
       // Inside the region, time and again, until it no longer fits the slot.
       [](R& r) { r.stride[0] = 0, r.extent[0] = staging_slot_bytes / 20 + 1; }};
   for (const auto& wrong : wrongs) REQUIRE(asked(wrong) == StagingStatus::out_of_bounds);
