@@ -58,9 +58,9 @@ class Coordinator {
     if (const auto begun = state_->begin(version); !begun) return keeper_->fail(begun.error());
     ask_all<Fetched>(
         deadline,
-        [this, version, deadline](std::uint32_t rank, const Fetched& fetched) {
+        [this, version](std::uint32_t rank, const Fetched& fetched) {
           advance_on(state_->fetched(rank, fetched.version, fetched.bytes),
-                     [this, version, deadline] { commit(version); });
+                     [this, version] { commit(version); });
         },
         FetchAtom::value, version, deadline);
   }
