@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/convert.hpp"
 #include "runtime/internal/box_index.hpp"
 #include "runtime/internal/byte_overlap.hpp"
 #include "runtime/internal/catalog.hpp"
@@ -86,9 +87,7 @@ std::vector<std::string> unused_names(const Catalog& catalog) {
 }  // namespace
 
 bool convertible(ElementType source, ElementType target) noexcept {
-  if (source == target) return true;
-  return (source == ElementType::f32 && target == ElementType::bf16) ||
-         (source == ElementType::bf16 && target == ElementType::f32);
+  return source == target || conversion_exists(source, target);
 }
 
 Result<Plan> make_plan(std::span<const Manifest> manifests) {

@@ -16,6 +16,10 @@ Result<FetchReport> run(Fetch& fetch) {
   return outcome(promise);
 }
 
+bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
 ContractRig::ContractRig(const TransportSubject& subject, std::uint64_t target_bytes)
     : transport(subject.make()) {
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -62,12 +66,8 @@ Bytes ContractRig::expected(const std::vector<Copy>& copies, std::uint64_t round
   return result;
 }
 
-Bytes ContractRig::target_bytes() const {
-  return {target->bytes().begin(), target->bytes().end()};
-}
-
 void ContractRig::wipe() {
-  std::ranges::fill(target->bytes(), untouched);
+  std::memset(target->bytes().data(), static_cast<int>(untouched), target->bytes().size());
 }
 
 Copy whole_copy() {

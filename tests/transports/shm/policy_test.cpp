@@ -62,8 +62,8 @@ Outcome fetch_under_policy(ContractRig& rig) {
       if (!fetch) {
         outcome.error = fetch.error().text;
       } else {
-        outcome.right =
-            run(**fetch).has_value() && rig.target_bytes() == rig.expected({whole_copy()}, 0);
+        outcome.right = run(**fetch).has_value() &&
+                        same_bytes(rig.target->bytes(), rig.expected({whole_copy()}, 0));
       }
     }
     rig.transport.reset();

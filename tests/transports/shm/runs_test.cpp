@@ -14,7 +14,7 @@ namespace weir::shm {
 
 TEST_CASE("a copy through packed runs is the same copy, within the buffer", "[transports]") {
   std::mt19937_64 random(77);
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < 200; ++round) {
     std::uint64_t reads = 0;
     std::uint64_t writes = 0;
     const Copy copy = draw_copy(random, reads, writes);
@@ -41,7 +41,7 @@ TEST_CASE("a copy through packed runs is the same copy, within the buffer", "[tr
 
 TEST_CASE("direct runs are the same copy, where types agree", "[transports]") {
   std::mt19937_64 random(78);
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < 200; ++round) {
     std::uint64_t reads = 0;
     std::uint64_t writes = 0;
     const Copy copy = draw_copy(random, reads, writes);

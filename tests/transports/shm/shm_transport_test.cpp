@@ -20,7 +20,7 @@ std::unique_ptr<Transport> make_direct() {
 std::unique_ptr<Transport> make_staged() {
   return make_shm_transport({.worker_count = 2,
                              .staging_only = true,
-                             .staging_deadline = std::chrono::milliseconds(200)});
+                             .staging_deadline = std::chrono::milliseconds(1500)});
 }
 
 void check_contract(const TransportSubject& subject) {

@@ -53,9 +53,8 @@ class FakeOwner {
 /// What a staged fetch from it ends in.
 Result<FetchReport> fetch_from(FakeOwner::Script script) {
   const FakeOwner owner(std::move(script));
-  const auto transport = make_shm_transport({.worker_count = 1,
-                                             .staging_only = true,
-                                             .staging_deadline = std::chrono::milliseconds(100)});
+  const auto transport = make_shm_transport(
+      {.worker_count = 1, .staging_only = true, .staging_deadline = std::chrono::seconds(2)});
   const auto target = *Region::allocate({.bytes = rig_source_bytes});
   const Ticket ticket{.owner = *own_process(),
                       .bytes = rig_source_bytes,
@@ -295,10 +294,11 @@ TEST_CASE("the last of a reader's connections is waited for, not opened anew", "
                        std::chrono::milliseconds(50));
   const std::atomic<bool> never = false;
   std::vector<std::unique_ptr<StagingConnection>> held;
-  for (auto next = client.acquire(never); next; next = client.acquire(never)) {
-    held.push_back(std::move(*next));
-    REQUIRE(held.size() < 100);
+  // On a busy machine a server may take longer than the client waits: then once more.
+  for (int attempt = 0; attempt < 1000 && held.size() < client_connections_max; ++attempt) {
+    if (auto next = client.acquire(never)) held.push_back(std::move(*next));
   }
+  REQUIRE(held.size() == client_connections_max);
   const auto refused = client.acquire(never);
   REQUIRE(refused.error().code == ErrorCode::timeout);
   REQUIRE(refused.error().text.find("came free in time") != std::string::npos);

@@ -12,9 +12,6 @@
 namespace weir::shm {
 namespace {
 
-/// Enough for as many threads as one owner can feed; sixteen readers share its limit.
-constexpr std::size_t connections_max = 4;
-
 /// How soon a wait notices that it is no longer wanted.
 constexpr std::chrono::milliseconds stop_check(20);
 
@@ -54,7 +51,7 @@ Result<std::unique_ptr<Mapping>> map_ring(const Descriptor& ring, const StagingW
 Result<std::unique_ptr<StagingConnection>> StagingClient::acquire(const std::atomic<bool>& stop) {
   const SteadyTime deadline = now() + time_max_;
   std::unique_lock lock(mutex_);
-  while (free_.empty() && open_ == connections_max) {
+  while (free_.empty() && open_ == client_connections_max) {
     if (stop) return failure(ErrorCode::unavailable, "the fetch was cancelled");
     if (now() >= deadline) {
       return failure(ErrorCode::timeout,

@@ -20,6 +20,10 @@
 
 namespace weir::shm {
 
+/// Of one reader to one owner: enough for as many threads as an owner can feed, and few enough that
+/// sixteen readers fit its limit.
+inline constexpr std::size_t client_connections_max = 4;
+
 /// One connection and its ring. Threading: one thread at a time.
 class StagingConnection {
  public:
