@@ -96,9 +96,9 @@ Result<RegionInfo::Ticket> ShmTransport::expose(const Region& region) {
   if (found == exposed_.end()) {
     const Result<shm::Ticket> ticket = ticket_for(region);
     if (!ticket) return failure(ticket);
-    server_->add(ticket->region, region.bytes());
     found = exposed_.emplace(&region, *ticket).first;
   }
+  server_->add(found->second.region, region.bytes());
   return RegionInfo::Ticket{std::string(shm_name), encode(found->second)};
 }
 
