@@ -105,7 +105,7 @@ void write_mlp(const ModelConfig& config, const Parallel& parallel, const std::s
 bool fits(const Model& model, const LayoutSpec& spec, const Parallel& parallel,
           RankWriter& writer) {
   const ModelConfig& config = model.config;
-  if (!require_decoder(config, writer)) return false;
+  if (!require_decoder(model, writer)) return false;
   const std::int64_t chunks = parallel.pp * parallel.vpp;
   const std::int64_t fused_rows =
       (config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim;

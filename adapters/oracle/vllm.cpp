@@ -83,7 +83,7 @@ void write_vllm(const Model& model, std::uint32_t rank, RankWriter& writer) {
   Local local;
   local.tp = writer.option("tp");
   local.t = rank;
-  if (!require_decoder(config, writer)) return;
+  if (!require_decoder(model, writer)) return;
   const std::int64_t kv_heads = config.num_key_value_heads;
   const std::int64_t vocabulary = padded_up(config.vocab_size, 64);
   bool ok = writer.require(local.t < local.tp, "the rank is not below tp");

@@ -31,16 +31,6 @@ std::int64_t padded_up(std::int64_t rows, std::int64_t multiple) {
   return padded;
 }
 
-bool require_decoder(const ModelConfig& config, RankWriter& writer) {
-  const bool known =
-      config.family == "llama" || config.family == "qwen2" || config.family == "qwen3";
-  return writer.require(known, "the oracle has no rules for model family '" + config.family +
-                                   "'; use hf or fsdp2, or a llama, qwen2 or qwen3 model") &&
-         writer.require(config.num_key_value_heads >= 1 &&
-                            config.num_attention_heads % config.num_key_value_heads == 0,
-                        "num_attention_heads must be a multiple of num_key_value_heads");
-}
-
 bool RankWriter::require(bool condition, const std::string& otherwise) {
   if (!condition && !error_) {
     error_ = Error{ErrorCode::invalid, text_of(spec_) + ": " + otherwise};

@@ -79,7 +79,8 @@ void write_vllm(const Model& model, std::uint32_t rank, RankWriter& writer);
 
 /// Rows that a table of `rows` rows has when padded up to a multiple.
 std::int64_t padded_up(std::int64_t rows, std::int64_t multiple);
-/// That `config` is of a family whose rules are known, and makes sense: heads in whole groups.
-bool require_decoder(const ModelConfig& config, RankWriter& writer);
+/// That the model is of a family whose rules are known and makes sense: heads in whole groups, and
+/// just the tensors that its config calls for.
+bool require_decoder(const Model& model, RankWriter& writer);
 
 }  // namespace weir::oracle::internal

@@ -23,7 +23,7 @@ namespace {
 // rollout rank. Neither the reference nor the loop knows pieces. `WEIR_SEED` sets the first case's
 // seed.
 
-constexpr int cases = 400;
+constexpr int cases = 200;
 
 /// One shard: its rank as the reference sees it, its manifest and its memory.
 struct Shard {

@@ -53,7 +53,7 @@ inline ModelConfig random_config(Dice& dice, std::int64_t tp) {
   const std::int64_t kv = 2 * config.num_key_value_heads;
   if (suits && dice.one_in(2)) config.head_dim = tp / std::gcd(tp, kv) * dice.between(1, 2);
   config.intermediate_size = suits ? tp * dice.between(1, 4) : dice.between(1, 30);
-  config.vocab_size = dice.between(1, 300);
+  config.vocab_size = dice.between(1, 150);
   config.tie_word_embeddings = dice.one_in(3);
   config.qkv_bias = dice.one_in(3);
   config.output_bias = dice.one_in(4);
@@ -120,7 +120,7 @@ inline LayoutSpec random_layout(Dice& dice, const std::string& name, std::int64_
   }
   if (name == "megatron") {
     choose_pipeline(dice, spec, config);
-    if (!dice.one_in(4)) spec.options["vocab_multiple"] = dice.between(1, 40);
+    if (!dice.one_in(8)) spec.options["vocab_multiple"] = dice.between(1, 40);
     if (dice.one_in(4)) spec.options["dp"] = dice.between(1, 3);
   }
   if (dice.one_in(4)) spec.dtype = dice.one_in(2) ? ElementType::f32 : ElementType::bf16;
@@ -135,11 +135,13 @@ inline RandomCase random_case(Dice& dice) {
   LayoutSpec spec = random_layout(dice, name, tp, config);
   if ((name == "hf" || name == "fsdp2") && !dice.one_in(4)) return {random_tensors(dice), spec};
   RandomCase made{decoder_model(config), spec};
-  // A layout may rest on the names and shapes that the config implies, but not on the types.
   std::vector<Tensor>& tensors = made.model.tensors;
   const auto victim = static_cast<std::size_t>(dice.between(0, std::ssize(tensors) - 1));
   if (dice.one_in(50)) tensors[victim].type = ElementType::f16;
   if (dice.one_in(50)) tensors[victim].type = ElementType::f32;
+  if (dice.one_in(80)) ++tensors[victim].shape[0];
+  if (dice.one_in(80)) tensors.push_back({"unknown", made.model.config.type, Dims{2}});
+  if (dice.one_in(80)) tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(victim));
   return made;
 }
 
