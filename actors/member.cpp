@@ -106,7 +106,7 @@ Result<JoinActor> connect(caf::actor_system& system, const MemberOptions& option
                      " within " + text_of(options.connect_deadline) + ": " + trouble);
 }
 
-Result<void> serve(const MemberOptions& options, Manifest manifest) {
+Result<void> serve(const MemberOptions& options, const Manifest& manifest) {
   auto payload = to_payload(encode(manifest), "the manifest of " + text_of(manifest.shard));
   if (!payload) return failure(payload);
   ActorSystemConfig config(false);
@@ -143,7 +143,7 @@ Result<void> run_member(const MemberOptions& options) {
     const auto exposed = exposure.add(options.regions, manifest);
     if (!exposed) return failure(exposed);
   }
-  return serve(options, std::move(manifest));
+  return serve(options, manifest);
 }
 
 }  // namespace weir

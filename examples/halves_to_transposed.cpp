@@ -75,7 +75,8 @@ weir::Result<void> run() {
   if (!fetch) return weir::failure(fetch);
 
   std::promise<weir::Result<weir::FetchReport>> done;
-  (*fetch)->start([&done](weir::Result<weir::FetchReport> report) { done.set_value(report); });
+  (*fetch)->start(
+      [&done](const weir::Result<weir::FetchReport>& report) { done.set_value(report); });
   auto report = done.get_future();
   if (report.wait_for(std::chrono::seconds(10)) != std::future_status::ready) {
     return weir::failure(weir::ErrorCode::timeout, "the fetch took more than 10 s");

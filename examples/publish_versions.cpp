@@ -29,12 +29,13 @@ Result<void> serve(const Model& model, const char* layout, ShardId shard, std::u
 
   const MemberHooks hooks = {
       .update =
-          [&](std::uint64_t version, HookDone done) {  // A training step, in place.
+          [&](std::uint64_t version, const HookDone& done) {  // A training step, in place.
             std::memset((*region)->bytes().data(), static_cast<int>(version), placed.region_bytes);
             done({});
           },
       .verify =
-          [&](std::uint64_t version, HookDone done) {  // The engine goes on with the new weights.
+          [&](std::uint64_t version,
+              const HookDone& done) {  // The engine goes on with the new weights.
             const bool right =
                 (*region)->bytes()[0] == std::byte{static_cast<unsigned char>(version)};
             done(right ? Result<void>() : failure(ErrorCode::invalid, "not that version's bytes"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -40,14 +41,14 @@ std::string bytes_text(double bytes) {
 std::string duration_text(std::chrono::nanoseconds duration) {
   const double seconds = seconds_of(duration);
   if (seconds < 99.95) return three_digits(seconds) + " s";
-  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  const auto whole = static_cast<std::int64_t>(std::lround(seconds));
   const std::string rest = std::to_string(whole % 60);
   return std::to_string(whole / 60) + " min " + (rest.size() < 2 ? "0" : "") + rest + " s";
 }
 
 std::string bar_text(double fraction, int width) {
   const double clamped = std::clamp(fraction, 0.0, 1.0);
-  const auto filled = static_cast<std::size_t>(clamped * width + 0.5);
+  const auto filled = static_cast<std::size_t>(std::lround(clamped * width));
   return std::string(filled, '#') + std::string(static_cast<std::size_t>(width) - filled, '.');
 }
 

@@ -257,7 +257,7 @@ Result<void> Resharding::copy_batch(const Batch& batch, const SafetensorsWriter&
   for (const Copy& copy : batch.copies) {
     auto bounds = check_bounds(copy, source_of(copy).size(), target_of(copy).size());
     if (!bounds) return bounds;
-    for (Copy& part : split(copy, part_bytes)) parts.push_back(std::move(part));
+    for (const Copy& part : split(copy, part_bytes)) parts.push_back(part);
   }
   workers_.for_each(parts.size(), [&](std::size_t index) {
     copy_strided(parts[index], source_of(parts[index]), target_of(parts[index]));

@@ -110,7 +110,7 @@ class SafetensorsWriter {
   /// free space: says how much; `path` is a symbolic link or no file), `not_found` without the
   /// folder, `io`. An existing file is replaced by `commit`.
   static Result<std::unique_ptr<SafetensorsWriter>> create(const std::filesystem::path& path,
-                                                           std::vector<FileTensor> tensors,
+                                                           const std::vector<FileTensor>& tensors,
                                                            const FileMetadata& metadata);
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;

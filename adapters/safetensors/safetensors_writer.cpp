@@ -65,7 +65,7 @@ Result<std::pair<std::filesystem::path, int>> create_beside(const std::filesyste
 }  // namespace
 
 Result<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::create(
-    const std::filesystem::path& path, std::vector<FileTensor> tensors,
+    const std::filesystem::path& path, const std::vector<FileTensor>& tensors,
     const FileMetadata& metadata) {
   const Result<SafetensorsPlan> plan = plan_safetensors_file(tensors, metadata);
   if (!plan) return failure(plan.error().code, path.string() + " " + plan.error().text);

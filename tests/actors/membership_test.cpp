@@ -15,7 +15,7 @@ namespace {
 constexpr ShardId trainer{Side::trainer, 0, 0};
 constexpr ShardId first{Side::rollout, 0, 0};
 constexpr ShardId second{Side::rollout, 0, 1};
-constexpr ExchangeOptions options{.host = {}, .rollout_ranks = 2};
+const ExchangeOptions options{.host = {}, .rollout_ranks = 2};
 constexpr Digest digest{1, 2};
 
 /// Four elements of two bytes for the first rollout shard, nothing for the second.

@@ -161,7 +161,8 @@ void refuses_bad_tickets(Subject subject) {
   for (int round = 0; round < 300; ++round) {
     bad = good;
     std::string& bytes = bad.tickets[0].bytes;
-    bytes[random() % bytes.size()] ^= static_cast<char>(1U << (random() % 8));
+    char& byte = bytes[random() % bytes.size()];
+    byte = static_cast<char>(static_cast<unsigned char>(byte) ^ (1U << (random() % 8)));
     static_cast<void>(prepared(bad));  // Any outcome but a crash or a hang.
   }
   REQUIRE(prepared(good).has_value());

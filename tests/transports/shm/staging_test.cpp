@@ -245,7 +245,7 @@ TEST_CASE("the owner packs only what lies in an exposed region", "[transports]")
       [](R& r) { r.slot = staging_slots; }, [](R& r) { r.offset = 781; },
       [](R& r) { r.offset = huge; }, [](R& r) { r.run_bytes = 0; },
       [](R& r) { r.run_bytes = huge; }, [](R& r) { r.rank = 5; }, [](R& r) { r.extent[0] = 0; },
-      [](R& r) { r.extent[0] = huge; }, [huge](R& r) { r.stride[0] = huge; },
+      [](R& r) { r.extent[0] = huge; }, [](R& r) { r.stride[0] = huge; },
       [](R& r) { r.stride[0] = huge / 2 + 1; },
       // Inside the region, time and again, until it no longer fits the slot.
       [](R& r) { r.stride[0] = 0, r.extent[0] = staging_slot_bytes / 20 + 1; }};
