@@ -16,7 +16,7 @@ constexpr Duration owner_grace = std::chrono::seconds(120);
 class CafExchange final : public Exchange {
  public:
   explicit CafExchange(const ExchangeOptions& options)
-      : options_(options), config_(false), system_(config_) {}
+      : options_(options), system_(config_.use_network(options.silence_max)) {}
 
   Result<void> listen() {
     const PlannerActor planner = spawn_planner(system_, options_);

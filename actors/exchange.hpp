@@ -27,6 +27,9 @@ struct ExchangeOptions {
   Duration join_deadline = std::chrono::seconds(60);  ///< For all members to have joined.
   /// For one version, update to commit, and once more for its verification.
   Duration publish_deadline = std::chrono::seconds(300);
+  /// A member that is stopped or cut off counts as dead after this long without a sign of life; one
+  /// that is killed is noticed at once. Raise it where processes may get no processor for seconds.
+  Duration silence_max = std::chrono::seconds(2);
 };
 
 /// How one version went.

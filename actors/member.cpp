@@ -8,6 +8,7 @@
 #include "actors/internal/shards.hpp"
 #include "actors/internal/system.hpp"
 #include "actors/internal/transport_worker.hpp"
+#include "actors/membership.hpp"
 #include "runtime/codec.hpp"
 
 namespace weir {
@@ -44,6 +45,9 @@ Result<void> check(const MemberOptions& options) {
   }
   if (options.connect_deadline <= Duration::zero()) {
     return failure(ErrorCode::invalid, "connect_deadline must be longer than nothing");
+  }
+  if (options.silence_max < silence_max_least) {
+    return failure(ErrorCode::invalid, "silence_max must be at least 1 s");
   }
   return check(options.manifest);
 }
@@ -109,8 +113,8 @@ Result<JoinActor> connect(caf::actor_system& system, const MemberOptions& option
 Result<void> serve(const MemberOptions& options, const Manifest& manifest) {
   auto payload = to_payload(encode(manifest), "the manifest of " + text_of(manifest.shard));
   if (!payload) return failure(payload);
-  ActorSystemConfig config(false);
-  caf::actor_system system(config);
+  ActorSystemConfig config;
+  caf::actor_system system(config.use_network(options.silence_max));
   auto exchange = connect(system, options);
   if (!exchange) return failure(exchange);
 

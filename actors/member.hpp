@@ -40,6 +40,8 @@ struct MemberOptions {
   MemberHooks hooks;
   /// How long to look for the exchange: a member may be started before it.
   std::chrono::nanoseconds connect_deadline = std::chrono::seconds(10);
+  /// An exchange that is stopped or cut off counts as dead after this long without a sign of life.
+  std::chrono::nanoseconds silence_max = std::chrono::seconds(2);
 };
 
 /// Joins the exchange, serves it, and returns when the exchange ends (success) or the member can't

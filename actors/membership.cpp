@@ -35,6 +35,9 @@ Result<void> check(const ExchangeOptions& options) {
   if (options.publish_deadline <= Duration::zero()) {
     return failure(ErrorCode::invalid, "publish_deadline must be longer than nothing");
   }
+  if (options.silence_max < silence_max_least) {
+    return failure(ErrorCode::invalid, "silence_max must be at least 1 s");
+  }
   return {};
 }
 

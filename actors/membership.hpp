@@ -17,6 +17,10 @@ namespace weir {
 /// More members than this are refused: each costs its manifest and a connection.
 inline constexpr std::uint64_t members_max = 65'536;
 
+/// Five signs of life. A long message counts as silence while it is under way: waiting less would
+/// end healthy peers.
+inline constexpr Duration silence_max_least = std::chrono::seconds(1);
+
 /// Whether the options make sense. Errors (`invalid`) name the option and its limit.
 Result<void> check(const ExchangeOptions& options);
 

@@ -30,12 +30,11 @@
 namespace weir {
 
 /// Manifests and plans travel whole, in one message. 64 MiB is room for half a million pieces in
-/// one shard; it takes loopback TCP about 60 ms, well within `silence_max`.
+/// one shard; it takes loopback TCP about 60 ms, well within `silence_max_least`.
 inline constexpr std::size_t payload_bytes_max = std::size_t{64} << 20;
 
-/// Peers send a sign of life this often, and one that is silent for `silence_max` is dead.
+/// Peers send a sign of life this often.
 inline constexpr Duration heartbeat_interval = std::chrono::milliseconds(200);
-inline constexpr Duration silence_max = std::chrono::seconds(2);
 /// For answers that need no work: to `join`, `commit` and `end`.
 inline constexpr Duration answer_deadline = std::chrono::seconds(30);
 /// For members to say that they heard of the end.

@@ -2,15 +2,14 @@
 
 namespace weir {
 
-ActorSystemConfig::ActorSystemConfig(bool testing) {
+ActorSystemConfig::ActorSystemConfig() {
   add_message_type<Payload>("weir::Payload");
   add_message_type<PlanHeld>("weir::PlanHeld");
   add_message_type<Fetched>("weir::Fetched");
   add_message_type<Ending>("weir::Ending");
-  if (testing) {
-    set("scheduler.policy", caf::atom("testing"));
-    return;
-  }
+}
+
+ActorSystemConfig& ActorSystemConfig::use_network(Duration silence_max) {
   load<caf::io::middleman>();
   set("scheduler.policy", caf::atom("sharing"));
   set("scheduler.max-threads", 2);
@@ -22,6 +21,12 @@ ActorSystemConfig::ActorSystemConfig(bool testing) {
   set("middleman.connection-timeout", caf::timespan{silence_max});
   // Peers that do not speak this protocol are turned away in the handshake.
   set("middleman.app-identifiers", std::vector<std::string>{"weir-1"});
+  return *this;
+}
+
+ActorSystemConfig& ActorSystemConfig::use_virtual_time() {
+  set("scheduler.policy", caf::atom("testing"));
+  return *this;
 }
 
 Result<Payload> to_payload(const std::string& encoded, const std::string& what) {

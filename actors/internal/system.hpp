@@ -5,11 +5,15 @@
 
 namespace weir {
 
-/// The settings that exchanges and members share. `testing` replaces threads by CAF's testing
-/// scheduler, in whose virtual time one thread runs everything, and leaves the network out.
+/// The settings that exchanges and members share, made before the actor system.
 class ActorSystemConfig : public caf::actor_system_config {
  public:
-  explicit ActorSystemConfig(bool testing);
+  ActorSystemConfig();
+
+  /// Real threads and sockets. A peer without a sign of life for `silence_max` is dead.
+  ActorSystemConfig& use_network(Duration silence_max);
+  /// CAF's testing scheduler, in whose virtual time one thread runs everything. No network.
+  ActorSystemConfig& use_virtual_time();
 };
 
 /// A manifest or plan in its wire form. Errors: `refused` when it is over the limit.

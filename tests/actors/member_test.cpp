@@ -69,6 +69,10 @@ TEST_CASE("options that make no member are refused with what to change") {
     CHECK(lone.error() ==
           Error{ErrorCode::invalid, "connect_deadline must be longer than nothing"});
   }
+  SECTION("silence") {
+    lone.options.silence_max = 0ms;
+    CHECK(lone.error() == Error{ErrorCode::invalid, "silence_max must be at least 1 s"});
+  }
   SECTION("manifest") {
     lone.options.manifest.pieces[0].offset = 1;
     CHECK(lone.error() == check(lone.options.manifest).error());

@@ -130,6 +130,9 @@ TEST_CASE("options that make no exchange are refused") {
   hasty.publish_deadline = -1s;
   CHECK(check(hasty).error() ==
         Error{ErrorCode::invalid, "publish_deadline must be longer than nothing"});
+  hasty = options;
+  hasty.silence_max = 999ms;
+  CHECK(check(hasty).error() == Error{ErrorCode::invalid, "silence_max must be at least 1 s"});
 }
 
 TEST_CASE("a report spans the request, the last trainer, the last commit, the slowest check") {

@@ -22,6 +22,7 @@
 #include "runtime/workers.hpp"
 #include "tests/actors/child.hpp"
 #include "tests/actors/fake_transport.hpp"
+#include "tests/actors/shown_results.hpp"
 #include "tests/actors/small_model.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -32,8 +33,12 @@ namespace {
 
 const SmallModel model;
 
+/// Where no silence is tested, a busy machine must not look like one.
+constexpr Duration patient = 60s;
+
 /// What a member does of its own accord.
 struct Habits {
+  Duration silence_max = patient;
   int signal = 0;               ///< Sent to itself …
   std::uint64_t at_update = 0;  ///< … when asked to make this version (trainers),
   int at_fetch = 0;             ///< … or at this fetch, from 1 (rollouts),
@@ -60,6 +65,7 @@ Result<void> run(const ShardId& shard, std::uint32_t ranks, Region& region, std:
   options.manifest = model.manifest_of(shard, ranks);
   options.regions = {&region};
   options.transport = &transport;
+  options.silence_max = habits.silence_max;
   options.hooks.update = [&](std::uint64_t version, const HookDone& done) {
     if (version == habits.at_update) raise(habits.signal);
     model.fill(shard, ranks, version, region.bytes().data());
@@ -103,18 +109,20 @@ Processes fork_members(const ShardId& special = {}, const Habits& habits = {}) {
   for (const ShardId& shard :
        {ShardId{Side::trainer, 0, 0}, ShardId{Side::trainer, 0, 1}, ShardId{Side::rollout, 0, 0},
         ShardId{Side::rollout, 0, 1}, ShardId{Side::rollout, 1, 0}, ShardId{Side::rollout, 1, 1}}) {
+    const Habits ordinary{.silence_max = habits.silence_max};
     members.push_back(
-        std::make_unique<MemberProcess>(shard, 2, shard == special ? habits : Habits{}));
+        std::make_unique<MemberProcess>(shard, 2, shard == special ? habits : ordinary));
   }
   return members;
 }
 
-ExchangeOptions options_for_six() {
+ExchangeOptions options_for_six(Duration silence_max = patient) {
   return {.trainer_ranks = 2,
           .rollout_replicas = 2,
           .rollout_ranks = 2,
-          .join_deadline = 30s,
-          .publish_deadline = 30s};
+          .join_deadline = 120s,
+          .publish_deadline = 120s,
+          .silence_max = silence_max};
 }
 
 void start(const Processes& members, const Exchange& exchange) {
@@ -143,12 +151,13 @@ TEST_CASE("six processes move five versions over loopback and end in good order"
     }
   }
   exchange->reset();
-  for (const auto& member : members) CHECK(member->child.hear(10s) == "good order");
+  for (const auto& member : members) CHECK(member->child.hear(30s) == "good order");
 }
 
 /// The exchange must fail while `members` behave as they do; returns the error of publishing.
-Error publish_until_failure(const Processes& members, std::uint64_t last) {
-  auto exchange = Exchange::start(options_for_six());
+Error publish_until_failure(const Processes& members, std::uint64_t last,
+                            Duration silence_max = patient) {
+  auto exchange = Exchange::start(options_for_six(silence_max));
   REQUIRE(exchange);
   start(members, **exchange);
   REQUIRE((*exchange)->await_plan());
@@ -159,22 +168,30 @@ Error publish_until_failure(const Processes& members, std::uint64_t last) {
   const auto begun_at = clock.now();
   const auto report = (*exchange)->publish(last);
   REQUIRE_FALSE(report);
-  CHECK(clock.now() - begun_at < 4s);
+  // A connection that ends is noticed at once: this is far from `patient` and the deadlines, and
+  // leaves room for a machine that is busy with other things.
+  CHECK(clock.now() - begun_at < 30s);
   // Nothing but the end is left.
   CHECK((*exchange)->publish(last + 1).error() == report.error());
   return report.error();
 }
 
-TEST_CASE("a killed process is named within two seconds, with what it was doing") {
+TEST_CASE("a killed process is noticed at once and named, with what it was doing") {
   struct Case {
     ShardId shard;
     Habits habits;
     std::string text;
   };
   const std::vector<Case> cases{
-      {{Side::trainer, 0, 1}, {SIGKILL, 2, 0, 0}, "trainer 0.1 died while updating to version 2"},
-      {{Side::rollout, 1, 0}, {SIGKILL, 0, 2, 0}, "rollout 1.0 died while fetching version 2"},
-      {{Side::rollout, 0, 1}, {SIGKILL, 0, 0, 2}, "rollout 0.1 died while verifying version 2"},
+      {{Side::trainer, 0, 1},
+       {patient, SIGKILL, 2, 0, 0},
+       "trainer 0.1 died while updating to version 2"},
+      {{Side::rollout, 1, 0},
+       {patient, SIGKILL, 0, 2, 0},
+       "rollout 1.0 died while fetching version 2"},
+      {{Side::rollout, 0, 1},
+       {patient, SIGKILL, 0, 0, 2},
+       "rollout 0.1 died while verifying version 2"},
   };
   for (const Case& one : cases) {
     DYNAMIC_SECTION(one.text) {
@@ -183,7 +200,7 @@ TEST_CASE("a killed process is named within two seconds, with what it was doing"
       CHECK(error.code == ErrorCode::unavailable);
       CHECK(error.text == one.text);
       for (const auto& member : members) {
-        const auto said = member->child.hear(10s);
+        const auto said = member->child.hear(30s);
         if (member->shard == one.shard) {
           CHECK_FALSE(said);
         } else {
@@ -194,9 +211,9 @@ TEST_CASE("a killed process is named within two seconds, with what it was doing"
   }
 }
 
-TEST_CASE("a stopped process counts as dead") {
-  const auto members = fork_members({Side::rollout, 0, 0}, {SIGSTOP, 0, 2, 0});
-  const Error error = publish_until_failure(members, 2);
+TEST_CASE("a stopped process counts as dead after a silence") {
+  const auto members = fork_members({Side::rollout, 0, 0}, {patient, SIGSTOP, 0, 2, 0});
+  const Error error = publish_until_failure(members, 2, 3s);
   CHECK(error.text == "rollout 0.0 died while fetching version 2");
 }
 
@@ -221,7 +238,7 @@ TEST_CASE("a process killed before all have joined is named") {
 
 TEST_CASE("a killed or stopped exchange ends its members with an error") {
   const int signal = GENERATE(SIGKILL, SIGSTOP);
-  const auto members = fork_members();
+  const auto members = fork_members({}, {.silence_max = signal == SIGSTOP ? 3s : patient});
   const Child owner([](const LinePipe& told, const LinePipe& said) {
     auto exchange = Exchange::start(options_for_six());
     if (!exchange) return;
@@ -230,13 +247,13 @@ TEST_CASE("a killed or stopped exchange ends its members with an error") {
     said.write_line(published ? "published" : "failed");
     told.read_line(60s);
   });
-  const auto port = owner.hear(10s);
+  const auto port = owner.hear(30s);
   REQUIRE(port);
   for (const auto& member : members) member->child.tell(*port);
   REQUIRE(owner.hear(30s) == "published");
   owner.send_signal(signal);
   for (const auto& member : members) {
-    CHECK(member->child.hear(4s) == text_of(member->shard) + " lost its exchange");
+    CHECK(member->child.hear(30s) == text_of(member->shard) + " lost its exchange");
   }
 }
 
@@ -265,7 +282,7 @@ MemberOptions options_of_lone_member(FakeTransport& transport, Region& region) {
   options.manifest = model.manifest_of({Side::rollout, 0, 0}, 1);
   options.regions = {&region};
   options.transport = &transport;
-  options.connect_deadline = 700ms;
+  options.connect_deadline = 300ms;
   return options;
 }
 
@@ -283,12 +300,12 @@ TEST_CASE("a member that finds no exchange says where it looked and for how long
   const SystemClock clock;
   const auto begun_at = clock.now();
   const auto ended = run_member(options);
-  CHECK(clock.now() - begun_at < 4s);
+  CHECK(clock.now() - begun_at < 30s);
   REQUIRE_FALSE(ended);
   CHECK(ended.error().code == ErrorCode::unavailable);
   CHECK_THAT(ended.error().text,
              ContainsSubstring("rollout 0.0 finds no exchange at 127.0.0.1:" +
-                               std::to_string(listener.port) + " within 700 ms"));
+                               std::to_string(listener.port) + " within 300 ms"));
 }
 
 TEST_CASE("members may be started before their exchange, and an unexpected one is turned away") {
@@ -303,21 +320,22 @@ TEST_CASE("members may be started before their exchange, and an unexpected one i
   REQUIRE(exchange);
   CHECK((*exchange)->port() == port);
   stranger.child.tell(std::to_string(port));
-  CHECK_THAT(stranger.child.hear(10s).value_or("nothing"),
+  CHECK_THAT(stranger.child.hear(30s).value_or("nothing"),
              ContainsSubstring("rollout 1.0 can't join: rollout 1.0 is not a member"));
   twin.child.tell(std::to_string(port));
-  // One of the two was first; the other is told so.
+  // Once one of the twins is refused, the other has joined.
+  const int refused = Child::first_to_speak(rollout.child, twin.child, 30s);
+  REQUIRE(refused >= 0);
+  CHECK(
+      (refused == 0 ? rollout : twin).child.hear(30s) ==
+      "rollout 0.0 can't join: rollout 0.0 has joined already: two members must not have the same "
+      "side, replica and rank");
   trainer.child.tell(std::to_string(port));
   REQUIRE((*exchange)->await_plan());
   REQUIRE((*exchange)->publish(7));
   exchange->reset();
-  CHECK(trainer.child.hear(10s) == "good order");
-  const std::vector said{rollout.child.hear(10s), twin.child.hear(10s)};
-  const std::string refusal =
-      "rollout 0.0 can't join: rollout 0.0 has joined already: two members must not have the same "
-      "side, replica and rank";
-  CHECK(((said[0] == "good order" && said[1] == refusal) ||
-         (said[1] == "good order" && said[0] == refusal)));
+  CHECK(trainer.child.hear(30s) == "good order");
+  CHECK((refused == 0 ? twin : rollout).child.hear(30s) == "good order");
 }
 
 /// Connects to a port of loopback and says that.
@@ -354,7 +372,7 @@ TEST_CASE("strangers that connect and talk nonsense, or nothing, disturb nobody"
   REQUIRE(report);
   CHECK(report->bytes_moved == report->bytes_needed);
   exchange->reset();
-  for (const auto& member : members) CHECK(member->child.hear(10s) == "good order");
+  for (const auto& member : members) CHECK(member->child.hear(30s) == "good order");
 }
 
 TEST_CASE("an abort ends a waiting call") {

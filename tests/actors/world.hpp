@@ -21,6 +21,7 @@
 #include "runtime/codec.hpp"
 #include "tests/actors/fake_transport.hpp"
 #include "tests/actors/random.hpp"
+#include "tests/actors/shown_results.hpp"
 #include "tests/actors/small_model.hpp"
 
 namespace weir {
@@ -48,7 +49,7 @@ class World {
   };
 
   World(std::uint64_t seed, const ExchangeOptions& options)
-      : options_(options), random_(seed), config_(true), system_(config_) {
+      : options_(options), random_(seed), system_(config_.use_virtual_time()) {
     planner_ = spawn_planner(system_, options_);
     supervisor_ = spawn_supervisor(system_, options_, planner_);
   }
