@@ -140,8 +140,8 @@ TEST_CASE("a symbolic link is never replaced by writing", "[safetensors]") {
 
 TEST_CASE("what cannot be written is refused before anything is made", "[safetensors]") {
   const ScratchFolder folder;
-  const auto refusal = [&](std::vector<FileTensor> tensors, const FileMetadata& metadata) {
-    const auto writer = SafetensorsWriter::create(folder / "f", std::move(tensors), metadata);
+  const auto refusal = [&](const std::vector<FileTensor>& tensors, const FileMetadata& metadata) {
+    const auto writer = SafetensorsWriter::create(folder / "f", tensors, metadata);
     REQUIRE_FALSE(writer.has_value());
     CHECK(writer.error().code == ErrorCode::invalid);
     const std::string prefix = (folder / "f").string() + " ";
