@@ -175,6 +175,7 @@ ExchangeOptions exchange_options(const Scene& scene) {
   options.trainer_ranks = scene.train.ranks;
   options.rollout_replicas = scene.rollout.replicas;
   options.rollout_ranks = scene.rollout.ranks;
+  options.silence_max = demo_silence_max;
   return options;
 }
 

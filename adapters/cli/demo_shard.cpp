@@ -120,7 +120,8 @@ Result<void> run_demo_shard(const DemoShard& shard) {
                      .manifest = std::move(placement.manifest),
                      .regions = {engine.region.get()},
                      .transport = transport.get(),
-                     .hooks = hooks_of(shard, engine, workers, caller)});
+                     .hooks = hooks_of(shard, engine, workers, caller),
+                     .silence_max = demo_silence_max});
 }
 
 Action declare_demo_shard(CLI::App& app) {

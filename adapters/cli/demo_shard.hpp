@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -28,6 +29,10 @@ struct DemoShard {
   /// Keep the shard's memory private to its process, so that it is read through the kernel.
   bool private_memory = false;
 };
+
+/// On one host a dead process is noticed at once; a silent one is only waiting for a processor,
+/// which more shards than cores all want.
+inline constexpr std::chrono::seconds demo_silence_max{30};
 
 /// The hidden verb's name, and its arguments for that shard.
 inline constexpr const char* demo_shard_verb = "demo-shard";
