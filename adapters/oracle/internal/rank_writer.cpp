@@ -8,6 +8,7 @@ namespace weir::oracle::internal {
 
 Rows slice_of(const Rows& rows, std::int64_t first, std::int64_t count) {
   Rows slice;
+  slice.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = first; i < first + count; ++i) {
     if (i < std::ssize(rows)) slice.push_back(rows[static_cast<std::size_t>(i)]);
   }
@@ -71,11 +72,12 @@ Rows RankWriter::rows_of(const std::string& name, const Dims& shape) {
   for (std::size_t index = 0; index < model_.tensors.size(); ++index) {
     const Tensor& tensor = model_.tensors[index];
     if (tensor.name != name) continue;
-    if (!require(tensor.shape == shape, "tensor " + name + " is " + text_of(tensor.shape) +
-                                            " and should be " + text_of(shape) +
-                                            " by the model's config.json")) {
+    if (tensor.shape != shape) {
+      require(false, "tensor " + name + " is " + text_of(tensor.shape) + " and should be " +
+                         text_of(shape) + " by the model's config.json");
       return rows;
     }
+    rows.reserve(static_cast<std::size_t>(shape[0]));
     for (std::int64_t row = 0; row < shape[0]; ++row) {
       rows.push_back({static_cast<std::int64_t>(index), row});
     }
@@ -139,8 +141,9 @@ void RankWriter::put(LocalTensor local) {
   for (const Row& row : local.rows) {
     if (row.tensor == padding) continue;
     const ElementType type = local_type(row.tensor);
-    require(!typed || type == local.type,
-            "the tensors that " + local.name + " joins have different element types");
+    if (typed && type != local.type) {
+      require(false, "the tensors that " + local.name + " joins have different element types");
+    }
     local.type = type;
     typed = true;
   }

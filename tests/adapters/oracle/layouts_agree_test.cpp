@@ -31,6 +31,7 @@ std::string text_of(const Model& model, const Origin& origin) {
 
 std::vector<Origin> origins_of(const Model& model, const LocalTensor& local) {
   std::vector<Origin> origins;
+  origins.reserve(local.rows.size() * static_cast<std::size_t>(local.columns));
   for (const Row& row : local.rows) {
     std::int64_t columns = 1;
     if (row.tensor != padding) {
@@ -52,9 +53,10 @@ std::vector<Origin> origins_of(const Model& model, const weir::LocalTensor& loca
       std::accumulate(local.shape.begin(), local.shape.end(), std::int64_t{1}, std::multiplies<>());
   std::vector<Origin> origins(static_cast<std::size_t>(count), nowhere);
   for (const LocalPiece& piece : local.pieces) {
-    if (piece.tensor >= model.tensors.size()) FAIL("piece of a tensor that there is not");
+    if (piece.tensor >= model.tensors.size()) FAIL(local.name << ": a tensor that there is not");
     const Dims& shape = model.tensors[piece.tensor].shape;
-    if (!fits(piece.box, shape)) FAIL("box " << text_of(piece.box) << " leaves its tensor");
+    if (!fits(piece.box, shape))
+      FAIL(local.name << ": box " << text_of(piece.box) << " leaves its tensor");
     const Dims dense = dense_strides(shape, 1);
     Dims index = Dims::filled(shape.rank(), 0);
     for (std::int64_t i = 0; i < element_count(piece.box.extent); ++i) {
@@ -77,22 +79,23 @@ std::vector<Origin> origins_of(const Model& model, const weir::LocalTensor& loca
 }
 
 void compare(const Model& model, const weir::LocalTensor& local, const LocalTensor& oracle) {
-  INFO("local tensor " << local.name);
-  if (local.name != oracle.name) FAIL("the oracle has " << oracle.name << " in its place");
+  if (local.name != oracle.name) FAIL(local.name << ": the oracle has " << oracle.name << " here");
   if (local.shape != oracle.shape) {
-    FAIL("shape " << weir::text_of(Dims(local.shape)) << ", by the oracle "
-                  << weir::text_of(Dims(oracle.shape)));
+    FAIL(local.name << " has shape " << weir::text_of(Dims(local.shape)) << ", by the oracle "
+                    << weir::text_of(Dims(oracle.shape)));
   }
   if (local.type != oracle.type) {
-    FAIL("type " << name_of(local.type) << ", by the oracle " << name_of(oracle.type));
+    FAIL(local.name << " has type " << name_of(local.type) << ", by the oracle "
+                    << name_of(oracle.type));
   }
   const std::vector<Origin> ours = origins_of(model, local);
   const std::vector<Origin> theirs = origins_of(model, oracle);
-  if (ours.size() != theirs.size()) FAIL("the oracle counts " << theirs.size() << " elements");
+  if (ours.size() != theirs.size())
+    FAIL(local.name << ": the oracle counts " << theirs.size() << " elements");
   for (std::size_t i = 0; i < ours.size(); ++i) {
     if (ours[i] == theirs[i]) continue;
-    FAIL("element " << i << " is " << text_of(model, ours[i]) << ", by the oracle "
-                    << text_of(model, theirs[i]));
+    FAIL("element " << i << " of " << local.name << " is " << text_of(model, ours[i])
+                    << ", by the oracle " << text_of(model, theirs[i]));
   }
 }
 
