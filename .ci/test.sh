@@ -84,7 +84,7 @@ run_fuzzer() {
     cp -r "$root/tests/fuzz/corpus/${name%_fuzz}/." "$scratch/inputs"
   fi
   UBSAN_OPTIONS=print_stacktrace=1 "$root/build/fuzz/$name" "$scratch/inputs" \
-    -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$crashes/" \
+    -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -artifact_prefix="$crashes/" \
     >"$scratch/log" 2>&1 || status=$?
   if [[ $status -eq 0 ]]; then
     tail -n 1 "$scratch/log"
