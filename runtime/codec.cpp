@@ -271,6 +271,7 @@ Result<Manifest> read_manifest(schemas::Manifest::Reader from) {
   if (auto good = read_regions(from.getRegions(), region_count, manifest.regions); !good) {
     return failure(good);
   }
+  manifest.slots = from.getSlots();
   if (auto good = read_pieces(from.getPieces(), manifest); !good) return failure(good);
   if (auto good = check(manifest); !good) return failure(good);
   return manifest;
@@ -315,7 +316,8 @@ bool sound(const Copy& copy) {
 
 Result<Copy> read_copy(schemas::Copy::Reader from, const std::vector<PlanSource>& sources) {
   if (from.getSource() >= sources.size() ||
-      from.getSourceRegion() >= sources[from.getSource()].regions.size()) {
+      from.getSourceRegion() >= regions_per_slot(sources[from.getSource()].regions.size(),
+                                                 sources[from.getSource()].slots)) {
     return invalid("has a copy from a source or region that it does not list");
   }
   if (from.getTargetRegion() == 0 || from.getTargetRegion() > count_max) {
@@ -384,6 +386,10 @@ Result<Plan> read_plan(schemas::Plan::Reader from) {
     if (auto good = read_regions(source.getRegions(), region_count, read.regions); !good) {
       return failure(good);
     }
+    read.slots = source.getSlots();
+    if (read.slots == 0 || read.slots > slots_max || read.regions.size() % read.slots != 0) {
+      return invalid("has a source whose regions do not make up its slots");
+    }
   }
   if (auto good = read_parts(from.getParts(), plan); !good) return failure(good);
   Count unused_count("unused tensors");
@@ -414,6 +420,7 @@ std::string encode(const Manifest& manifest) {
   write(root.initRegions(size_of_list(manifest.regions.size())), manifest.regions);
   auto pieces = root.initPieces(size_of_list(manifest.pieces.size()));
   for (unsigned i = 0; i < pieces.size(); ++i) write(pieces[i], manifest.pieces[i]);
+  root.setSlots(manifest.slots);
   return canonical_bytes<schemas::Manifest>(root);
 }
 
@@ -431,6 +438,7 @@ std::string encode(const Plan& plan) {
     write(sources[i].initShard(), plan.sources[i].shard);
     write(sources[i].initRegions(size_of_list(plan.sources[i].regions.size())),
           plan.sources[i].regions);
+    sources[i].setSlots(plan.sources[i].slots);
   }
   auto parts = root.initParts(size_of_list(plan.parts.size()));
   for (unsigned i = 0; i < parts.size(); ++i) {

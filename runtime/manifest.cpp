@@ -91,6 +91,28 @@ Result<void> check_shard(const Manifest& manifest) {
   return {};
 }
 
+Result<void> check_slots(const Manifest& manifest) {
+  if (manifest.slots == 0 || manifest.slots > slots_max) {
+    return invalid(manifest, "states " + std::to_string(manifest.slots) +
+                                 " slots: state from 1 to " + std::to_string(slots_max));
+  }
+  if (manifest.regions.size() % manifest.slots != 0) {
+    return invalid(manifest, "lists " + std::to_string(manifest.regions.size()) + " regions for " +
+                                 std::to_string(manifest.slots) +
+                                 " slots: list as many for each slot");
+  }
+  const std::size_t in_slot = regions_per_slot(manifest.regions.size(), manifest.slots);
+  for (std::size_t i = in_slot; i < manifest.regions.size(); ++i) {
+    const RegionInfo& first = manifest.regions[i % in_slot];
+    if (manifest.regions[i].kind != first.kind || manifest.regions[i].bytes != first.bytes) {
+      return invalid(manifest, "region " + std::to_string(i) + " differs in kind or size from " +
+                                   "region " + std::to_string(i % in_slot) +
+                                   ", which it stands for in another slot: make them equal");
+    }
+  }
+  return {};
+}
+
 /// Whether the bytes of every part of that shape can be counted in 63 bits, whatever the type and
 /// whatever the order of multiplication.
 bool countable(const Dims& shape) {
@@ -194,6 +216,10 @@ Result<void> check_piece(const Manifest& manifest, const Piece& piece) {
     return bad("is in region " + std::to_string(piece.region) + ", but only " +
                std::to_string(manifest.regions.size()) + " are listed");
   }
+  if (piece.region >= regions_per_slot(manifest.regions.size(), manifest.slots)) {
+    return bad("is in region " + std::to_string(piece.region) +
+               ", which is not one of the first slot: name the region there that it stands for");
+  }
   const std::uint64_t bytes = manifest.regions[piece.region].bytes;
   const std::optional<std::uint64_t> end = end_of(piece, tensor.type);
   if (!end || *end > bytes) {
@@ -206,7 +232,8 @@ Result<void> check_piece(const Manifest& manifest, const Piece& piece) {
 }  // namespace
 
 Result<void> check(const Manifest& manifest) {
-  for (const auto part : {check_shard, check_tensors, check_aliases, check_names_distinct}) {
+  for (const auto part :
+       {check_shard, check_slots, check_tensors, check_aliases, check_names_distinct}) {
     if (auto good = part(manifest); !good) return good;
   }
   for (const Piece& piece : manifest.pieces) {

@@ -112,6 +112,13 @@ Inventory inventory_of(std::vector<const Tensor*> tensors);
 /// Limits that keep all arithmetic within 64 bits, and messages that quote a name readable.
 inline constexpr std::uint64_t region_bytes_max = std::uint64_t{1} << 60;
 inline constexpr std::size_t name_bytes_max = 1024;
+/// Far more versions than memory holds of any model.
+inline constexpr std::uint32_t slots_max = 64;
+
+/// How many of the regions make up one slot, where the number of slots has been checked.
+constexpr std::size_t regions_per_slot(std::size_t regions, std::uint32_t slots) noexcept {
+  return regions / slots;
+}
 
 /// Everything a shard owns (trainer) or needs (rollout). A value; immutable once sent.
 /// `tensors` lists those of which this shard holds a part, each once; an empty shard is allowed.
@@ -123,6 +130,10 @@ struct Manifest {
   std::vector<Alias> aliases;  ///< The whole model's: every shard of a replica states the same.
   std::vector<RegionInfo> regions;
   std::vector<Piece> pieces;
+  /// The regions are this many sets of equal shape, one after another, each of which can hold one
+  /// version: region i of slot s is number s * R + i, R being the number of regions of one slot.
+  /// Pieces lie in slot 0, and stand for the same places of every slot.
+  std::uint32_t slots = 1;
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
@@ -130,9 +141,10 @@ struct Manifest {
 /// What any manifest, ours or a peer's, must satisfy on its own: known types and kinds, indices in
 /// range, shapes whose byte count fits, boxes within shapes and not empty, strides of the box's
 /// rank and positive, every byte of every piece inside its region (computed without overflow),
-/// regions of at most `region_bytes_max`, names neither empty nor too long, printable and distinct
-/// (aliases included), aliases that name a tensor and not another alias. Errors (`invalid`) name
-/// the shard, the tensor and the box.
+/// regions of at most `region_bytes_max`, from one to `slots_max` slots whose regions have the
+/// kinds and sizes of slot 0's, pieces in regions of slot 0, names neither empty nor too long,
+/// printable and distinct (aliases included), aliases that name a tensor and not another alias.
+/// Errors (`invalid`) name the shard, the tensor and the box.
 Result<void> check(const Manifest& manifest);
 
 }  // namespace weir

@@ -63,6 +63,7 @@ Digest digest_of(const Plan& plan) {
   digester.add(static_cast<std::uint64_t>(plan.sources.size()));
   for (const PlanSource& source : plan.sources) {
     add(digester, source.shard);
+    digester.add(static_cast<std::uint64_t>(source.slots));
     digester.add(static_cast<std::uint64_t>(source.regions.size()));
     for (const RegionInfo& region : source.regions) {
       digester.add(static_cast<std::uint64_t>(region.kind));

@@ -17,7 +17,8 @@ namespace weir {
 /// `target_offset + i * target_stride[0] + …` of the target's region, converted where the types
 /// differ. In normal form: no extent is 1 or 0 (a single element has rank 0), dimensions that are
 /// dense in both source and target are merged, and dimensions go from the largest target stride
-/// to the smallest. Never expanded to rows.
+/// to the smallest. Never expanded to rows. Both regions are of slot 0; the same copy with other
+/// slots' regions moves the version that lies there.
 struct Copy {
   std::uint32_t source = 0;  ///< Index into `Plan::sources`.
   std::uint32_t source_region = 0;
@@ -38,10 +39,11 @@ std::uint64_t target_bytes(const Copy& copy) noexcept;
 /// Bytes that the copy reads.
 std::uint64_t source_bytes(const Copy& copy) noexcept;
 
-/// A trainer shard that copies read from, and its regions as its manifest stated them.
+/// A trainer shard that copies read from, and its regions and slots as its manifest stated them.
 struct PlanSource {
   ShardId shard;
-  std::vector<RegionInfo> regions;
+  std::vector<RegionInfo> regions;  ///< Of all slots, in the manifest's order.
+  std::uint32_t slots = 1;
 
   friend bool operator==(const PlanSource&, const PlanSource&) = default;
 };

@@ -112,7 +112,8 @@ Result<Plan> make_plan(std::span<const Manifest> manifests) {
   }
   plan.sources.reserve(roster->trainer_count);
   for (std::uint32_t i = 0; i < roster->trainer_count; ++i) {
-    plan.sources.push_back({roster->shards[i]->shard, roster->shards[i]->regions});
+    const Manifest& trainer = *roster->shards[i];
+    plan.sources.push_back({trainer.shard, trainer.regions, trainer.slots});
   }
   plan.unused = unused_names(*catalog);
   plan.digest = digest_of(plan);

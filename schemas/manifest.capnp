@@ -28,6 +28,7 @@ struct Manifest {
   aliases @6 :List(Alias);
   regions @7 :List(Region);
   pieces @8 :List(Piece);
+  slots @9 :UInt32 = 1;  # The regions are this many sets of equal shape; pieces lie in the first.
 }
 
 struct Shard {

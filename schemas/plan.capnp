@@ -29,6 +29,7 @@ struct Plan {
 struct PlanSource {
   shard @0 :Manifest.Shard;
   regions @1 :List(Manifest.Region);
+  slots @2 :UInt32 = 1;  # The regions are this many sets of equal shape; copies name the first.
 }
 
 struct PlanPart {
@@ -40,7 +41,7 @@ struct PlanPart {
 # Dimensions from `rank` on are zero.
 struct Copy {
   source @0 :UInt32;  # Index into the plan's sources, from 0.
-  sourceRegion @1 :UInt32;  # Index into that source's regions, from 0.
+  sourceRegion @1 :UInt32;  # Index into that source's regions, from 0, of slot 0.
   targetRegion @2 :UInt32;  # Index into the target's regions, counted from 1.
   sourceType @3 :UInt8;  # As `ElementType` counts.
   targetType @4 :UInt8;

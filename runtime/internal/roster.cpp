@@ -19,7 +19,7 @@ bool same_regions(const std::vector<RegionInfo>& a, const std::vector<RegionInfo
 /// Whether both say the same, save the replica number and the tickets.
 bool alike(const Manifest& a, const Manifest& b) {
   return a.shard.rank == b.shard.rank && a.replica_ranks == b.replica_ranks &&
-         a.inventory == b.inventory && a.tensors.size() == b.tensors.size() &&
+         a.inventory == b.inventory && a.tensors.size() == b.tensors.size() && a.slots == b.slots &&
          same_regions(a.regions, b.regions) && a.aliases == b.aliases && a.pieces == b.pieces &&
          a.tensors == b.tensors;
 }

@@ -124,6 +124,35 @@ TEST_CASE("manifests and plans arrive as they were sent", "[runtime][codec]") {
   }
 }
 
+TEST_CASE("slots arrive as they were sent, in manifests and in plans", "[runtime][codec]") {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    CAPTURE(seed);
+    testing::Random random(seed);
+    std::vector<Manifest> manifests = testing::random_manifests(random);
+    for (Manifest& manifest : manifests) {
+      manifest.slots = manifest.shard.side == Side::trainer ? 3 : 2;
+      const std::vector<RegionInfo> slot = manifest.regions;
+      for (std::uint32_t i = 1; i < manifest.slots; ++i) {
+        manifest.regions.insert(manifest.regions.end(), slot.begin(), slot.end());
+      }
+      REQUIRE(decode_manifest(bytes_of(encode(manifest))) == manifest);
+    }
+    const auto plan = make_plan(manifests);
+    REQUIRE(plan);
+    for (const PlanSource& source : plan->sources) REQUIRE(source.slots == 3);
+    REQUIRE(decode_plan(bytes_of(encode(*plan))) == *plan);
+  }
+}
+
+TEST_CASE("a message that says nothing of slots means one", "[runtime][codec]") {
+  const std::string text = message<schemas::Manifest>([](auto root) {
+    root.initShard();
+    root.setReplicaRanks(1);
+  });
+  REQUIRE(decode_manifest(bytes_of(text))->slots == 1);
+  REQUIRE(decode_plan(bytes_of(one_copy_plan([](auto, auto) {})))->sources[0].slots == 1);
+}
+
 TEST_CASE("a zero byte in a text is a byte like any other", "[runtime][codec]") {
   Plan plan;
   plan.sources = {{{}, {{RegionKind::device, 1, {{std::string("a\0b", 3), std::string(4, 0)}}}}}};
@@ -256,6 +285,22 @@ TEST_CASE("a plan with numbers that mean nothing is refused", "[runtime][codec]"
   REQUIRE(decode_plan(bytes_of(one_copy_plan([](auto, auto) {}))));
   REQUIRE(has(error([](auto, auto c) { c.setSource(1); }), invalid, "from a source or region"));
   REQUIRE(has(error([](auto, auto c) { c.setSourceRegion(1); }), invalid, "source or region"));
+  const auto two_slots = [&](std::uint32_t region) {
+    return one_copy_plan([region](auto p, auto c) {
+      auto regions = p.getSources()[0].initRegions(2);
+      regions[0].setKind(1);
+      regions[1].setKind(1);
+      p.getSources()[0].setSlots(2);
+      c.setSourceRegion(region);
+    });
+  };
+  REQUIRE(decode_plan(bytes_of(two_slots(0))));
+  REQUIRE(has(plan_error(two_slots(1)), invalid, "source or region"));
+  const std::string no_slots = "regions do not make up its slots";
+  for (const std::uint32_t slots : {0U, 2U, 65U}) {
+    REQUIRE(has(error([slots](auto p, auto) { p.getSources()[0].setSlots(slots); }), invalid,
+                no_slots));
+  }
   const std::string no_region = "to an impossible region";
   REQUIRE(has(error([](auto, auto c) { c.setTargetRegion(0); }), invalid, no_region));
   REQUIRE(has(error([](auto, auto c) { c.setTargetRegion(1U << 30); }), invalid, no_region));

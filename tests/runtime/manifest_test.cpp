@@ -133,6 +133,49 @@ TEST_CASE("a piece lies within a region that is listed", "[runtime][manifest]") 
               "over the limit"));
 }
 
+TEST_CASE("slots are equal sets of regions, and pieces lie in the first", "[runtime][manifest]") {
+  const auto with_slots = [](std::uint32_t slots, std::size_t regions) {
+    return [slots, regions](Manifest& m) {
+      m.slots = slots;
+      m.regions.resize(regions, m.regions[0]);
+    };
+  };
+  REQUIRE(error_after(with_slots(3, 3)).empty());
+  REQUIRE(error_after(with_slots(3, 6)).empty());
+  REQUIRE(error_after(with_slots(64, 64)).empty());
+  REQUIRE(has(error_after(with_slots(0, 1)), "states 0 slots"));
+  REQUIRE(has(error_after(with_slots(65, 65)), "states 65 slots: state from 1 to 64"));
+  REQUIRE(has(error_after(with_slots(2, 3)), "lists 3 regions for 2 slots"));
+  REQUIRE(has(error_after(with_slots(2, 1)), "lists 1 regions for 2 slots"));
+  const auto changed = [&](const std::function<void(Manifest&)>& change) {
+    return error_after([&](Manifest& m) {
+      with_slots(2, 4)(m);
+      change(m);
+    });
+  };
+  REQUIRE(changed([](Manifest& m) { m.pieces[0].region = 1; }).empty());
+  REQUIRE(has(changed([](Manifest& m) { m.pieces[0].region = 2; }),
+              "is in region 2, which is not one of the first slot"));
+  REQUIRE(has(changed([](Manifest& m) { m.regions[3].bytes = 21; }),
+              "region 3 differs in kind or size from region 1"));
+  REQUIRE(has(changed([](Manifest& m) { m.regions[2].kind = RegionKind::host_private; }),
+              "region 2 differs in kind or size from region 0"));
+  REQUIRE(changed([](Manifest& m) {
+            m.regions[1].bytes = 0;
+            m.regions[3].bytes = 0;
+            m.regions[3].tickets = {{"shm", "another"}};
+          }).empty());
+}
+
+TEST_CASE("a shard without regions may have slots", "[runtime][manifest]") {
+  REQUIRE(error_after([](Manifest& m) {
+            m.tensors.clear();
+            m.pieces.clear();
+            m.regions.clear();
+            m.slots = 2;
+          }).empty());
+}
+
 TEST_CASE("a piece whose bytes 64 bits cannot count is refused", "[runtime][manifest]") {
   REQUIRE(has(error_after([](Manifest& m) { m.pieces[0].stride[0] = huge; }), "reaches past"));
   REQUIRE(has(error_after([](Manifest& m) { m.pieces[0].stride[1] = huge; }), "reaches past"));

@@ -43,6 +43,7 @@ TEST_CASE("a plan's digest sees every field but tickets", "[runtime][plan]") {
       [](Plan& p) { p.sources[0].regions[0].bytes = 201; },
       [](Plan& p) { p.sources[0].regions[0].kind = RegionKind::host_private; },
       [](Plan& p) { p.sources[0].regions.clear(); },
+      [](Plan& p) { p.sources[0].slots = 2; },
       [](Plan& p) { p.parts[0].target.side = Side::trainer; },
       [](Plan& p) { p.parts[0].target.rank = 1; },
       [](Plan& p) { p.parts[0].copies[0].source = 1; },
