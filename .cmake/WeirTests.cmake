@@ -37,6 +37,10 @@ function(weir_test_layer layer folder)
   if(WEIR_THREADED_TESTS_ONLY AND NOT layer MATCHES "transports|actors")
     weir_keep_threaded(sources)
   endif()
+  if(WEIR_THREADED_TESTS_ONLY AND layer STREQUAL actors)
+    # The others run actors in one thread and virtual time.
+    list(FILTER sources INCLUDE REGEX "/(real_sockets|member|hostile)_test\\.cpp$")
+  endif()
   if(sources AND TARGET weir_${layer})
     add_executable(weir_${layer}_tests ${sources})
     target_link_libraries(weir_${layer}_tests PRIVATE weir_${layer} Catch2::Catch2WithMain)
@@ -62,6 +66,12 @@ if(TARGET weir_transports_tests)
   target_compile_definitions(weir_transports_tests PRIVATE
     WEIR_TRANSPORT_PEER="$<TARGET_FILE:weir_transport_peer>")
   add_dependencies(weir_transports_tests weir_transport_peer)
+endif()
+
+if(TARGET weir_actors_tests AND NOT WEIR_THREADED_TESTS_ONLY)
+  # The model that the decisions are run in, without actors.
+  target_sources(weir_actors_tests PRIVATE tests/actors/states_world.cpp
+    tests/actors/states_world_members.cpp)
 endif()
 
 # The programs that tests/python drives, one for each source.

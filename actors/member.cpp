@@ -5,6 +5,7 @@
 
 #include "actors/internal/engine.hpp"
 #include "actors/internal/errors.hpp"
+#include "actors/internal/finder.hpp"
 #include "actors/internal/shards.hpp"
 #include "actors/internal/system.hpp"
 #include "actors/internal/transport_worker.hpp"
@@ -13,12 +14,6 @@
 
 namespace weir {
 namespace {
-
-constexpr Duration retry_interval = std::chrono::milliseconds(100);
-
-std::string address_of(const MemberOptions& options) {
-  return options.host + ":" + std::to_string(options.port);
-}
 
 Result<void> check(const MemberOptions& options) {
   const std::string who = text_of(options.manifest.shard);
@@ -40,9 +35,9 @@ Result<void> check(const MemberOptions& options) {
                                              std::to_string(listed));
     }
   }
-  if (options.manifest.shard.side == Side::trainer && !options.hooks.update) {
-    return failure(ErrorCode::invalid, who + " needs an update hook");
-  }
+  MemberStatus status;
+  status.placement = options.placement;
+  if (const auto checked = check(status, options.manifest); !checked) return checked;
   if (options.connect_deadline <= Duration::zero()) {
     return failure(ErrorCode::invalid, "connect_deadline must be longer than nothing");
   }
@@ -52,7 +47,7 @@ Result<void> check(const MemberOptions& options) {
   return check(options.manifest);
 }
 
-/// Peers may read a trainer's regions from here until this is destroyed.
+/// Peers may read these regions from here until this is destroyed.
 class Exposure {
  public:
   explicit Exposure(Transport& transport) : transport_(transport) {}
@@ -81,73 +76,103 @@ class Exposure {
   std::vector<const Region*> exposed_;
 };
 
-/// Tries until it succeeds or the deadline has passed: members may be started before their
-/// exchange. The connection is made by the middleman's actor, since a peer that accepts it and says
-/// nothing would hold up whoever waits for it.
-Result<JoinActor> connect(caf::actor_system& system, const MemberOptions& options) {
-  const caf::scoped_actor self(system);
-  const auto until = system.clock().now() + options.connect_deadline;
-  const auto wanted = system.message_types(caf::detail::type_list<JoinActor>{});
-  std::string trouble = "no answer";
-  while (true) {
-    const Duration left = until - system.clock().now();
-    if (left <= Duration::zero()) break;
-    Result<JoinActor> found;
-    self->request(system.middleman().actor_handle(), left, caf::connect_atom::value, options.host,
-                  options.port)
-        .receive(
-            [&](const caf::node_id&, const caf::strong_actor_ptr& actor,
-                const std::set<std::string>& offered) {
-              if (actor && offered == wanted) found = caf::actor_cast<JoinActor>(actor);
-            },
-            [&trouble](caf::error& error) { trouble = from_caf(error).text; });
-    if (found && *found) return found;
-    self->delayed_send(self, retry_interval, JoinAtom::value);
-    self->receive([](JoinAtom) {});
-  }
-  return failure(ErrorCode::unavailable,
-                 text_of(options.manifest.shard) + " finds no exchange at " + address_of(options) +
-                     " within " + text_of(options.connect_deadline) + ": " + trouble);
-}
+class CafMember final : public Member {
+ public:
+  CafMember(const MemberOptions& options, Manifest manifest)
+      : options_(options),
+        manifest_(std::move(manifest)),
+        exposure_(*options.transport),
+        system_(config_.use_network(options.silence_max)),
+        outcome_(ended_.get_future().share()) {}
 
-Result<void> serve(const MemberOptions& options, const Manifest& manifest) {
-  auto payload = to_payload(encode(manifest), "the manifest of " + text_of(manifest.shard));
-  if (!payload) return failure(payload);
-  ActorSystemConfig config;
-  caf::actor_system system(config.use_network(options.silence_max));
-  auto exchange = connect(system, options);
-  if (!exchange) return failure(exchange);
-
-  std::promise<Result<void>> ended;
-  auto outcome = ended.get_future();
-  ShardConfig shard;
-  shard.shard = manifest.shard;
-  shard.manifest = std::move(*payload);
-  shard.exchange = std::move(*exchange);
-  shard.engine = spawn_engine(system, options.hooks);
-  shard.on_end = [&ended](Result<void> why) { ended.set_value(std::move(why)); };
-  if (manifest.shard.side == Side::trainer) {
-    spawn_trainer(system, shard);
-  } else {
-    shard.transport = spawn_transport_worker(system, *options.transport, options.regions);
-    spawn_rollout(system, shard);
+  /// The shard ends when its system does, and with it what is written to the regions.
+  ~CafMember() override {
+    if (shard_) caf::anon_send_exit(shard_, caf::exit_reason::user_shutdown);
+    trainer_ = nullptr;
+    shard_ = nullptr;
   }
-  // The shard ends by itself: the exchange has deadlines for everything, and its death is noticed.
-  // The actor system then waits for the shard's other actors, and so for a running fetch.
-  return outcome.get();
-}
+
+  Result<void> start() {
+    const Result<void> exposed = exposure_.add(options_.regions, manifest_);
+    if (!exposed) return exposed;
+    auto payload = to_payload(encode(manifest_), "the manifest of " + text_of(manifest_.shard));
+    if (!payload) return failure(payload);
+    ShardConfig shard;
+    shard.shard = manifest_.shard;
+    shard.slots = manifest_.slots;
+    shard.placement = options_.placement;
+    shard.manifest = std::move(*payload);
+    shard.finder = spawn_finder(system_, options_.host, options_.port);
+    shard.engine = spawn_engine(system_, options_.hooks);
+    shard.connect_deadline = options_.connect_deadline;
+    shard.reconnect_deadline = options_.reconnect_deadline;
+    shard.on_end = [this](Result<void> why) { ended_.set_value(std::move(why)); };
+    if (manifest_.shard.side == Side::trainer) {
+      trainer_ = spawn_trainer(system_, shard);
+      shard_ = caf::actor_cast<caf::strong_actor_ptr>(trainer_);
+    } else {
+      shard.transport = spawn_transport_worker(
+          system_, *options_.transport, options_.regions,
+          {.window_bytes_max = options_.window_bytes_max, .slots = manifest_.slots});
+      shard_ = caf::actor_cast<caf::strong_actor_ptr>(spawn_rollout(system_, shard));
+    }
+    return {};
+  }
+
+  Result<std::uint32_t> begin_update(std::uint64_t version, Duration deadline) override {
+    if (!trainer_) return no_trainer();
+    Result<std::uint32_t> slot;
+    const caf::scoped_actor self(system_);
+    self->request(trainer_, deadline + owner_grace, AcquireAtom::value, version, deadline)
+        .receive([&slot](const Acquired& acquired) { slot = acquired.slot; },
+                 [&slot](caf::error& error) { slot = tl::unexpected(from_caf(error)); });
+    return slot;
+  }
+
+  Result<void> publish(std::uint64_t version) override {
+    if (!trainer_) return no_trainer();
+    Result<void> published;
+    const caf::scoped_actor self(system_);
+    self->request(trainer_, answer_deadline + owner_grace, StagedAtom::value, version)
+        .receive([](caf::ok_atom) {},
+                 [&published](caf::error& error) { published = tl::unexpected(from_caf(error)); });
+    return published;
+  }
+
+  Result<void> await_end() override { return outcome_.get(); }
+
+ private:
+  /// The trainer's actor answers in time by itself; this is for the case that it never does.
+  static constexpr Duration owner_grace = std::chrono::seconds(60);
+
+  [[nodiscard]] tl::unexpected<Error> no_trainer() const {
+    return failure(ErrorCode::invalid, text_of(manifest_.shard) + " is no trainer shard");
+  }
+
+  const MemberOptions options_;
+  Manifest manifest_;
+  Exposure exposure_;
+  ActorSystemConfig config_;
+  std::promise<Result<void>> ended_;
+  caf::actor_system system_;
+  std::shared_future<Result<void>> outcome_;
+  TrainerHostActor trainer_;  ///< Null for rollout shards.
+  caf::strong_actor_ptr shard_;
+};
 
 }  // namespace
 
-Result<void> run_member(const MemberOptions& options) {
+Result<std::unique_ptr<Member>> Member::start(const MemberOptions& options) {
   if (const auto checked = check(options); !checked) return failure(checked);
-  Manifest manifest = options.manifest;
-  Exposure exposure(*options.transport);
-  if (manifest.shard.side == Side::trainer) {
-    const auto exposed = exposure.add(options.regions, manifest);
-    if (!exposed) return failure(exposed);
-  }
-  return serve(options, manifest);
+  auto member = std::make_unique<CafMember>(options, options.manifest);
+  if (const auto started = member->start(); !started) return failure(started);
+  return member;
+}
+
+Result<void> run_member(const MemberOptions& options) {
+  auto member = Member::start(options);
+  if (!member) return failure(member);
+  return (*member)->await_end();
 }
 
 }  // namespace weir

@@ -3,74 +3,83 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "actors/roster.hpp"
 #include "runtime/manifest.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/result.hpp"
 
 namespace weir {
 
-/// The decisions of a trainer shard: it takes its plan once, then updates to rising versions, one
-/// at a time. A plain value without clock or messages. Every error leaves it as it was.
+/// The decisions of a trainer shard: which version lies in which of its slots. A plain value
+/// without clock or messages. Every error leaves it as it was.
 class TrainerState {
  public:
-  explicit TrainerState(const ShardId& shard) : shard_(shard) {}
+  TrainerState(const ShardId& shard, std::uint32_t slots);
 
-  /// Errors: `refused` (a second plan), `invalid` (this shard is not among its sources).
-  Result<void> accept(const Plan& plan);
-  /// Errors (`refused`): no plan yet, an update is running, `version` is not greater than the last.
-  Result<void> begin_update(std::uint64_t version);
-  /// The running update ended, well or not.
-  void end_update() noexcept { updating_ = false; }
+  void seated(std::uint64_t seat) noexcept { status_.seat = seat; }
+  /// Errors: `refused` (for another seat), `invalid` (this shard is not among its sources).
+  Result<void> accept(std::uint64_t seat, const Plan& plan) const;
+  /// Whether an order is for this member as it is now. Errors: `refused`.
+  Result<void> obey(std::uint64_t seat) const;
+  /// The host program wants to write `version`. Errors (`invalid`): not above all that it has.
+  Result<void> wants(std::uint64_t version) const;
+  /// It may. Errors (`invalid`): a slot that it does not have.
+  Result<void> acquired(std::uint64_t version, std::uint32_t slot);
+  /// The bytes of `version` stand. Errors (`refused`): it did not begin to write them.
+  Result<void> staged(std::uint64_t version);
+
+  [[nodiscard]] const MemberStatus& status() const noexcept { return status_; }
 
  private:
   ShardId shard_;
-  bool planned_ = false;
-  bool updating_ = false;
-  std::uint64_t last_ = 0;
+  MemberStatus status_;
 };
 
-/// The decisions of a rollout shard: it takes its part of the plan once; then, for rising versions,
-/// fetches, commits what it has fetched whole, and verifies what it has committed.
-/// A plain value without clock or messages. Every error leaves it as it was.
+/// The decisions of a rollout shard: it fetches into a slot, installs what it has fetched whole,
+/// and runs only with what is installed. A plain value without clock or messages. Every error
+/// leaves it as it was.
 class RolloutState {
  public:
-  explicit RolloutState(const ShardId& shard) : shard_(shard) {}
+  RolloutState(const ShardId& shard, Placement placement);
 
-  /// Errors: `refused` (a second plan), `invalid` (not exactly one part, for this shard).
-  Result<void> accept(const Plan& plan);
-  /// The part has been bound to memory: fetches may begin.
-  void prepared() noexcept { phase_ = Phase::idle; }
-  /// Errors (`refused`): not prepared, something else is running, `version` is not greater than the
-  /// last one fetched.
-  Result<void> begin_fetch(std::uint64_t version);
-  /// The running fetch ended. After a failed one the target bytes are undefined, and nothing can be
-  /// committed until another one succeeds.
-  void end_fetch(bool whole) noexcept { phase_ = whole ? Phase::fetched : Phase::idle; }
-  /// Errors (`refused`): `version` is not what was fetched.
-  Result<void> commit(std::uint64_t version);
-  /// Errors (`refused`): `version` is not what was committed, or is being verified.
-  Result<void> begin_verify(std::uint64_t version);
-  void end_verify() noexcept { phase_ = Phase::committed; }
+  void seated(std::uint64_t seat) noexcept { status_.seat = seat; }
+  /// Errors: `refused` (for another seat), `invalid` (not exactly one part, for this shard).
+  Result<void> accept(std::uint64_t seat, const Plan& plan) const;
+  /// Whether an order is for this member as it is now. Errors: `refused`.
+  Result<void> obey(std::uint64_t seat) const;
+  /// Errors: `refused` (a fetch or an engine order is running; it would write what the engine
+  /// reads), `invalid` (no such slot).
+  Result<void> begin_fetch(std::uint64_t version, std::uint32_t slot);
+  void end_fetch(bool whole);
+  /// Errors (`refused`): an engine order is running.
+  Result<void> begin_pause();
+  /// Errors (`refused`): it runs, a fetch is running, or that version does not lie whole in that
+  /// slot.
+  Result<void> begin_install(std::uint64_t version, std::uint32_t slot);
+  /// Errors (`refused`): another version is installed, or an engine order is running.
+  Result<void> begin_resume(std::uint64_t version);
+  /// The running engine order is done, well or not. After a failed installation the live weights
+  /// are not whole.
+  void end_order(bool well);
 
-  /// 0 before the first commit.
-  [[nodiscard]] std::uint64_t serving() const noexcept { return serving_; }
+  [[nodiscard]] bool fetching() const noexcept { return fetching_; }
+  [[nodiscard]] bool ordered() const noexcept { return order_ != Order::none; }
+  [[nodiscard]] const MemberStatus& status() const noexcept { return status_; }
 
  private:
-  enum class Phase : std::uint8_t {
-    joining,
-    preparing,
-    idle,
-    fetching,
-    fetched,
-    committed,
-    verifying
-  };
+  enum class Order : std::uint8_t { none, pause, install, resume };
+
+  [[nodiscard]] bool is_live(std::uint32_t slot) const noexcept;
 
   ShardId shard_;
-  Phase phase_ = Phase::joining;
-  std::uint64_t fetching_ = 0;  ///< The newest version whose fetch was begun.
-  std::uint64_t serving_ = 0;
+  MemberStatus status_;
+  std::vector<std::uint64_t> contents_;  ///< Whole versions by slot; 0 for none.
+  bool fetching_ = false;
+  Order order_ = Order::none;
+  std::uint64_t version_ = 0;  ///< That the fetch or order is about.
+  std::uint32_t slot_ = 0;
 };
 
 }  // namespace weir

@@ -48,11 +48,11 @@ T must(Result<T> result) {
   std::exit(1);
 }
 
-std::vector<Placement> placements(const Model& model, const char* layout, Side side,
-                                  RegionKind kind) {
+std::vector<PlacedShard> placements(const Model& model, const char* layout, Side side,
+                                    RegionKind kind) {
   const LayoutSpec spec = must(parse_layout(layout));
   const std::uint32_t ranks = must(size_of(spec)).ranks;
-  std::vector<Placement> all;
+  std::vector<PlacedShard> all;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     const RankLayout mine = must(lay_out(model, spec, rank));
     all.push_back(place(model, mine, {side, 0, rank}, ranks, kind));
@@ -75,7 +75,7 @@ void fill(std::span<std::byte> bytes, std::uint64_t seed) {
 class TrainerProcess {
  public:
   /// Forks: make these before any thread. Sets the manifests' tickets.
-  TrainerProcess(std::vector<Placement>& trainers, RegionKind kind) {
+  TrainerProcess(std::vector<PlacedShard>& trainers, RegionKind kind) {
     std::array<int, 2> tickets{};
     std::array<int, 2> life{};
     if (pipe(tickets.data()) != 0 || pipe(life.data()) != 0) std::exit(1);
@@ -87,7 +87,7 @@ class TrainerProcess {
     close(tickets[1]);
     close(life[0]);
     life_ = life[1];
-    for (Placement& trainer : trainers) {
+    for (PlacedShard& trainer : trainers) {
       std::string text(2, '\0');
       read_all(tickets[0], text);
       text.resize(static_cast<std::size_t>(static_cast<unsigned char>(text[0])) +
@@ -114,11 +114,11 @@ class TrainerProcess {
     }
   }
 
-  [[noreturn]] static void serve(const std::vector<Placement>& trainers, RegionKind kind,
+  [[noreturn]] static void serve(const std::vector<PlacedShard>& trainers, RegionKind kind,
                                  int tickets, int life) {
     const auto transport = make_shm_transport({});
     std::vector<std::unique_ptr<Region>> regions;
-    for (const Placement& trainer : trainers) {
+    for (const PlacedShard& trainer : trainers) {
       regions.push_back(region_of(kind, trainer.region_bytes));
       fill(regions.back()->bytes(), regions.size());
       const std::string ticket = must(transport->expose(*regions.back())).bytes;
@@ -207,10 +207,10 @@ Digest digest_of_all(const Regions& regions) {
   return digester.finish();
 }
 
-Plan plan_of(const std::vector<Placement>& trainers, const std::vector<Placement>& rollouts) {
+Plan plan_of(const std::vector<PlacedShard>& trainers, const std::vector<PlacedShard>& rollouts) {
   std::vector<Manifest> manifests;
-  for (const Placement& trainer : trainers) manifests.push_back(trainer.manifest);
-  for (const Placement& rollout : rollouts) manifests.push_back(rollout.manifest);
+  for (const PlacedShard& trainer : trainers) manifests.push_back(trainer.manifest);
+  for (const PlacedShard& rollout : rollouts) manifests.push_back(rollout.manifest);
   return must(make_plan(manifests));
 }
 
@@ -245,7 +245,7 @@ int bench(int argc, char** argv) {
   const Plan from_private = plan_of(hidden, rollouts);
   Regions targets;
   std::uint64_t copied_bytes = 0;
-  for (const Placement& rollout : rollouts) {
+  for (const PlacedShard& rollout : rollouts) {
     targets.push_back(region_of(RegionKind::host_private, rollout.region_bytes));
     copied_bytes += rollout.region_bytes;
   }

@@ -2,6 +2,7 @@
 // exchange's owner stand in one process here, a thread each; usually each is a process of its own.
 #include <cstdio>
 #include <cstring>
+#include <span>
 
 #include "actors/exchange.hpp"
 #include "actors/member.hpp"
@@ -21,25 +22,21 @@ Result<void> serve(const Model& model, const char* layout, ShardId shard, std::u
   const auto kept = lay_out(model, *spec, shard.rank);
   if (!kept) return failure(kept);
   const std::uint32_t ranks = size_of(*spec)->ranks;
-  const Placement placed = place(model, *kept, shard, ranks, RegionKind::host_shared);
+  const PlacedShard placed = place(model, *kept, shard, ranks, RegionKind::host_shared);
   const auto region =
       Region::allocate({.kind = RegionKind::host_shared, .bytes = placed.region_bytes});
   if (!region) return failure(region);
   const auto transport = make_shm_transport({.worker_count = 1});
 
-  const MemberHooks hooks = {
-      .update =
-          [&](std::uint64_t version, const HookDone& done) {  // A training step, in place.
-            std::memset((*region)->bytes().data(), static_cast<int>(version), placed.region_bytes);
-            done({});
-          },
-      .verify =
-          [&](std::uint64_t version,
-              const HookDone& done) {  // The engine goes on with the new weights.
-            const bool right =
-                (*region)->bytes()[0] == std::byte{static_cast<unsigned char>(version)};
-            done(right ? Result<void>() : failure(ErrorCode::invalid, "not that version's bytes"));
-          },
+  const std::span<std::byte> weights = (*region)->bytes();
+  MemberHooks hooks;
+  hooks.update = [weights](const HookCall& call, const HookDone& done) {  // A training step.
+    std::memset(weights.data(), static_cast<int>(call.version), weights.size());
+    done({});
+  };
+  hooks.verify = [weights](const HookCall& call, const HookDone& done) {  // The engine goes on.
+    const bool right = weights[0] == std::byte{static_cast<unsigned char>(call.version)};
+    done(right ? Result<void>() : failure(ErrorCode::invalid, "not that version's bytes"));
   };
   return run_member({.port = port,
                      .manifest = placed.manifest,

@@ -22,11 +22,20 @@ class Engine {
 
   EngineActor::behavior_type serve(const MemberHooks& hooks) {
     return {
-        [this, update = hooks.update](UpdateAtom, std::uint64_t version) {
-          return call(update, version);
+        [this, hook = hooks.update](UpdateAtom, const EngineOrder& order) {
+          return call(hook, order);
         },
-        [this, verify = hooks.verify](VerifyAtom, std::uint64_t version) {
-          return call(verify, version);
+        [this, hook = hooks.pause](PauseAtom, const EngineOrder& order) {
+          return call(hook, order);
+        },
+        [this, hook = hooks.install](InstallAtom, const EngineOrder& order) {
+          return call(hook, order);
+        },
+        [this, hook = hooks.resume](ResumeAtom, const EngineOrder& order) {
+          return call(hook, order);
+        },
+        [this, hook = hooks.verify](VerifyAtom, const EngineOrder& order) {
+          return call(hook, order);
         },
         [this](DoneAtom, std::uint64_t number, const HookOutcome& outcome) {
           finish(number, outcome.result);
@@ -35,20 +44,20 @@ class Engine {
   }
 
  private:
-  using Hook = std::function<void(std::uint64_t, HookDone)>;
   struct Call {
     std::uint64_t version;
     Promise promise;
   };
 
-  Promise call(const Hook& hook, std::uint64_t version) {
+  Promise call(const MemberHooks::Hook& hook, const EngineOrder& order) {
     auto promise = self_->make_response_promise<Promise>();
-    if (!hook) return promise.deliver(version);
+    if (!hook) return promise.deliver(order.version);
     const std::uint64_t number = next_call_++;
-    calls_.emplace(number, Call{version, promise});
-    hook(version, [inbox = inbox_, number](Result<void> result) {
-      inbox->send(DoneAtom::value, number, HookOutcome{std::move(result)});
-    });
+    calls_.emplace(number, Call{order.version, promise});
+    hook({order.version, order.slot, order.in_flight},
+         [inbox = inbox_, number](Result<void> result) {
+           inbox->send(DoneAtom::value, number, HookOutcome{std::move(result)});
+         });
     return promise;
   }
 

@@ -37,7 +37,7 @@ Error from_caf(const caf::error& error) {
     return {from_wire(error.code()),
             has_text ? one_line(context.get_as<std::string>(0)) : "no reason given"};
   }
-  if (is_system(error, caf::sec::request_timeout)) {
+  if (is_late(error)) {
     return {ErrorCode::timeout, "no answer within the deadline"};
   }
   if (is_death(error)) return {ErrorCode::unavailable, "the receiver is gone"};
@@ -59,6 +59,10 @@ bool is_death(const caf::error& error) noexcept {
          (error && error.category() == caf::atom("exit"));
 }
 
+bool is_late(const caf::error& error) noexcept {
+  return is_system(error, caf::sec::request_timeout);
+}
+
 Error died(const ShardId& shard, const std::string& doing) {
   return {ErrorCode::unavailable, text_of(shard) + " died while " + doing};
 }
@@ -66,7 +70,7 @@ Error died(const ShardId& shard, const std::string& doing) {
 Error member_failed(const ShardId& shard, const std::string& doing, const caf::error& error,
                     Duration deadline) {
   if (is_death(error)) return died(shard, doing);
-  if (is_system(error, caf::sec::request_timeout)) {
+  if (is_late(error)) {
     return {ErrorCode::timeout,
             text_of(shard) + " did not answer within " + text_of(deadline) + " while " + doing};
   }

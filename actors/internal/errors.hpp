@@ -19,6 +19,9 @@ Result<void> from_ending(const Ending& ending);
 /// Whether a reply says that the receiver is gone, not that it failed.
 bool is_death(const caf::error& error) noexcept;
 
+/// Whether there was no reply within the deadline.
+bool is_late(const caf::error& error) noexcept;
+
 /// "rollout 0.2 died while fetching version 3"
 Error died(const ShardId& shard, const std::string& doing);
 /// What a failed request to a member means: its death, its silence until `deadline`, or its own

@@ -1,88 +1,204 @@
 #include "actors/internal/ledger.hpp"
 
+#include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
+#include <variant>
 
-#include "actors/internal/keeper.hpp"
+#include "actors/internal/errors.hpp"
 #include "actors/ledger_state.hpp"
 
 namespace weir {
 namespace {
 
+/// What is left for the answer once those who read have lost their leases.
+constexpr Duration press_grace = std::chrono::seconds(1);
+
+constexpr Duration patience_most = std::chrono::hours(24);
+
 class Ledger {
  public:
   using Self = LedgerActor::stateful_pointer<Ledger>;
-  using NumberPromise = caf::typed_response_promise<std::uint64_t>;
+  using AcquiredPromise = caf::typed_response_promise<Acquired>;
+  using LeasePromise = caf::typed_response_promise<Lease>;
   using OkPromise = caf::typed_response_promise<caf::ok_atom>;
   static constexpr const char* name = "ledger";
 
   explicit Ledger(Self self) : self_(self) {}
 
-  LedgerActor::behavior_type serve(const SupervisorActor& supervisor,
-                                   const std::vector<Member>& trainers) {
-    trainers_ = trainers;
-    std::vector<ShardId> shards;
-    shards.reserve(trainers.size());
-    for (const Member& trainer : trainers) shards.push_back(trainer.shard);
-    state_.emplace(shards);
-    keeper_.emplace(self_, supervisor, trainers,
-                    [this](const ShardId& shard) { return state_->doing(shard); });
+  LedgerActor::behavior_type serve(const ExchangeOptions& options,
+                                   const SupervisorActor& supervisor) {
+    supervisor_ = supervisor;
+    state_.emplace(
+        LedgerState::Options{.when_full = options.when_full, .versions_max = options.versions_max});
     return {
-        [this](PublishAtom, std::uint64_t version, Duration deadline) {
-          return publish(version, deadline);
+        [this](RosterAtom, const FormationPtr& formation) {
+          state_->update(formation->roster);
+          tell();
         },
-        [this](LeaseAtom, std::uint64_t version, std::uint32_t replica) {
-          auto promise = self_->make_response_promise<NumberPromise>();
-          const auto lease = state_->lease(version, replica);
-          return lease ? promise.deliver(*lease) : promise.deliver(to_caf(lease.error()));
+        [this](AcquireAtom, const ShardId& shard, std::uint64_t version, Duration deadline) {
+          return acquire(shard, version, deadline);
         },
-        [this](ReleaseAtom, std::uint64_t lease) {
-          auto promise = self_->make_response_promise<OkPromise>();
-          const auto released = state_->release(lease);
-          return released ? promise.deliver(caf::ok_atom::value)
-                          : promise.deliver(to_caf(released.error()));
+        [this](StagedAtom, const ShardId& shard, std::uint64_t version) {
+          return answer<OkPromise>(state_->staged(shard, version), caf::ok_atom::value);
         },
+        [this](LeaseAtom, const LeaseRequest& request) { return lease(request); },
+        [this](RenewAtom, std::uint64_t number, const ShardId& failed) {
+          const auto renewed = state_->renew(number, failed);
+          return answer<LeasePromise>(renewed, renewed ? *renewed : Lease{});
+        },
+        [this](ConfirmAtom, std::uint64_t number) {
+          return answer<OkPromise>(state_->confirm(number), caf::ok_atom::value);
+        },
+        [this](ReleaseAtom, std::uint64_t number) {
+          state_->release(number);
+          tell();
+        },
+        [this](CommitAtom, const Committed& done) {
+          state_->committed(done.replica, done.version, done.slot, done.term);
+          tell();
+        },
+        [this](LateAtom, const ShardId& shard, std::uint64_t number) { late(shard, number); },
+        [this](LateAtom, std::uint64_t number) { late(number); },
     };
   }
 
  private:
-  NumberPromise publish(std::uint64_t version, Duration deadline) {
-    auto promise = self_->make_response_promise<NumberPromise>();
-    if (const auto begun = state_->begin(version); !begun) {
-      return promise.deliver(to_caf(begun.error()));
+  struct Writer {
+    std::uint64_t number = 0;
+    std::uint64_t version = 0;
+    bool pressed = false;
+    AcquiredPromise promise;
+  };
+  struct Reader {
+    Duration deadline{};
+    LeasePromise promise;
+  };
+
+  template <class Promise, class Outcome, class Value>
+  Promise answer(const Outcome& outcome, const Value& value) {
+    auto promise = self_->make_response_promise<Promise>();
+    if (outcome) {
+      promise.deliver(value);
+    } else {
+      promise.deliver(to_caf(outcome.error()));
     }
-    ready_promise_ = promise;
-    for (const Member& trainer : trainers_) {
-      self_
-          ->request(caf::actor_cast<TrainerActor>(trainer.handle), deadline, UpdateAtom::value,
-                    version, deadline)
-          .then([this, shard = trainer.shard](std::uint64_t staged) { stage(shard, staged); },
-                [this, shard = trainer.shard, deadline](caf::error& error) {
-                  keeper_->failed(shard, error, deadline);
-                });
-    }
+    tell();
     return promise;
   }
 
-  void stage(const ShardId& shard, std::uint64_t version) {
-    const auto ready = state_->staged(version, shard);
-    if (!ready) return keeper_->fail(ready.error());
-    if (*ready) ready_promise_.deliver(version);
+  AcquiredPromise acquire(const ShardId& shard, std::uint64_t version, Duration deadline) {
+    auto promise = self_->make_response_promise<AcquiredPromise>();
+    const auto wanted = state_->acquire(shard, version);
+    if (!wanted) {
+      promise.deliver(to_caf(wanted.error()));
+    } else {
+      end_writer(shard, Error{ErrorCode::refused, "it asked again"});
+      const std::uint64_t number = next_writer_++;
+      writers_[shard] = Writer{number, version, false, promise};
+      // A peer's word; more would overflow the clock.
+      const Duration patience = std::clamp(deadline, Duration::zero(), patience_most);
+      self_->delayed_send(self_, patience, LateAtom::value, shard, number);
+    }
+    tell();
+    return promise;
+  }
+
+  void end_writer(const ShardId& shard, const Error& why) {
+    const auto found = writers_.find(shard);
+    if (found == writers_.end()) return;
+    auto promise = std::move(found->second.promise);
+    writers_.erase(found);
+    promise.deliver(to_caf(why));
+  }
+
+  /// First the readers lose their leases; whoever waits for anything else has waited long enough.
+  void late(const ShardId& shard, std::uint64_t number) {
+    const auto found = writers_.find(shard);
+    if (found == writers_.end() || found->second.number != number) return;
+    if (!found->second.pressed) {
+      found->second.pressed = true;
+      self_->delayed_send(self_, press_grace, LateAtom::value, shard, number);
+      state_->press(shard);
+      return tell();
+    }
+    const std::uint64_t version = found->second.version;
+    end_writer(shard, {ErrorCode::timeout, text_of(shard) + " can't write version " +
+                                               std::to_string(version) + ": it still waits for " +
+                                               state_->forget(shard)});
+    tell();
+  }
+
+  LeasePromise lease(const LeaseRequest& request) {
+    auto promise = self_->make_response_promise<LeasePromise>();
+    const std::uint64_t number =
+        state_->lease(request.version, request.replica, request.target_slot, request.term);
+    readers_[number] = Reader{request.deadline, promise};
+    self_->delayed_send(self_, request.deadline, LateAtom::value, number);
+    tell();
+    return promise;
+  }
+
+  /// A request or a lease: their numbers are one sequence.
+  void late(std::uint64_t number) {
+    state_->expire(number);
+    tell();
+  }
+
+  void tell() {
+    for (LedgerEffect& effect : state_->take_effects()) {
+      std::visit([this](auto& one) { carry_out(one); }, effect);
+    }
+  }
+
+  void carry_out(const ledger::Granted& granted) {
+    const auto found = writers_.find(granted.shard);
+    if (found == writers_.end() || found->second.version != granted.version) return;
+    auto promise = std::move(found->second.promise);
+    writers_.erase(found);
+    promise.deliver(Acquired{granted.version, granted.slot});
+  }
+  void carry_out(const ledger::Superseded& superseded) {
+    end_writer(superseded.shard,
+               {ErrorCode::refused,
+                "version " + std::to_string(superseded.version) + " was given up for a newer one"});
+  }
+  void carry_out(ledger::Leased& leased) {
+    const auto found = readers_.find(leased.request);
+    auto [deadline, promise] = std::move(found->second);
+    readers_.erase(found);
+    self_->delayed_send(self_, deadline, LateAtom::value, leased.lease.number);
+    promise.deliver(std::move(leased.lease));
+  }
+  void carry_out(const ledger::NotLeased& refused) {
+    const auto found = readers_.find(refused.request);
+    auto promise = std::move(found->second.promise);
+    readers_.erase(found);
+    promise.deliver(to_caf(refused.why));
+  }
+  void carry_out(const ledger::Revoked& revoked) {
+    self_->send(supervisor_, RevokedAtom::value, revoked.lease, revoked.replica);
+  }
+  void carry_out(const ledger::Ready& ready) {
+    self_->send(supervisor_, AnnounceAtom::value, ready.version);
   }
 
   Self self_;
-  std::vector<Member> trainers_;
+  SupervisorActor supervisor_;
   std::optional<LedgerState> state_;
-  std::optional<Keeper<Self>> keeper_;
-  NumberPromise ready_promise_;
+  std::map<ShardId, Writer> writers_;
+  std::map<std::uint64_t, Reader> readers_;
+  std::uint64_t next_writer_ = 1;
 };
 
 }  // namespace
 
-LedgerActor spawn_ledger(caf::actor_system& system, const SupervisorActor& supervisor,
-                         const std::vector<Member>& trainers) {
-  return system.spawn([](Ledger::Self self, const SupervisorActor& owner,
-                         const std::vector<Member>& own) { return self->state.serve(owner, own); },
-                      supervisor, trainers);
+LedgerActor spawn_ledger(caf::actor_system& system, const ExchangeOptions& options,
+                         const SupervisorActor& supervisor) {
+  return system.spawn([](Ledger::Self self, const ExchangeOptions& own,
+                         const SupervisorActor& owner) { return self->state.serve(own, owner); },
+                      options, supervisor);
 }
 
 }  // namespace weir

@@ -9,7 +9,6 @@
 #include "actors/membership.hpp"
 #include "runtime/assert.hpp"
 #include "runtime/codec.hpp"
-#include "runtime/planner.hpp"
 
 namespace weir {
 namespace {
@@ -19,131 +18,201 @@ constexpr std::size_t named_max = 5;
 class Planner {
  public:
   using Self = PlannerActor::stateful_pointer<Planner>;
+  using SeatedPromise = caf::typed_response_promise<Seated>;
   using OkPromise = caf::typed_response_promise<caf::ok_atom>;
-  using PlanPromise = caf::typed_response_promise<FormationPtr>;
+  using PlanPromise = caf::typed_response_promise<PlanPtr>;
   static constexpr const char* name = "planner";
 
   explicit Planner(Self self) : self_(self) {}
 
-  PlannerActor::behavior_type serve(const ExchangeOptions& options) {
+  PlannerActor::behavior_type serve(const ExchangeOptions& options, const PlannerAudience& audience,
+                                    bool patient) {
     options_ = options;
+    audience_ = audience;
     membership_.emplace(options);
-    self_->set_down_handler([this](caf::down_msg& down) { lost(down); });
-    self_->delayed_send(self_, options.join_deadline, LateAtom::value);
+    self_->set_down_handler([this](const caf::down_msg& down) {
+      const auto found = shards_.find(down.source);
+      if (found != shards_.end()) lose(ShardId(found->second));
+    });
+    if (!patient) self_->delayed_send(self_, options.join_deadline, LateAtom::value);
     return {
-        [this](JoinAtom, const Payload& payload) { return join(payload); },
+        [this](JoinAtom, const Payload& payload, const MemberStatus& status) {
+          return join(payload, status);
+        },
+        [this](AcquireAtom atom, std::uint64_t version,
+               Duration deadline) -> caf::result<Acquired> {
+          const std::optional<ShardId> shard = sender();
+          if (!shard) return to_caf(stranger());
+          return self_->delegate(audience_.ledger, atom, *shard, version, deadline);
+        },
+        [this](StagedAtom atom, std::uint64_t version) -> caf::result<caf::ok_atom> {
+          const std::optional<ShardId> shard = sender();
+          if (!shard) return to_caf(stranger());
+          return self_->delegate(audience_.ledger, atom, *shard, version);
+        },
         [this](PlanAtom) {
           plan_promise_ = self_->make_response_promise<PlanPromise>();
           answer();
           return plan_promise_;
         },
         [this](LateAtom) { late(); },
+        [this](ExpelAtom, const ShardId& shard, std::uint64_t seat, const Error& why) {
+          expel(shard, seat, why);
+        },
         [this](EndAtom, const Ending& ending) { return end(ending); },
     };
   }
 
  private:
-  enum class Phase : std::uint8_t { joining, preparing, done, ended };
+  [[nodiscard]] std::optional<ShardId> sender() const {
+    const auto& handle = self_->current_sender();
+    const auto found = handle ? shards_.find(handle->address()) : shards_.end();
+    if (found == shards_.end()) return std::nullopt;
+    return found->second;
+  }
+  static Error stranger() {
+    return {ErrorCode::unavailable, "only members that have joined may ask that"};
+  }
 
-  OkPromise join(const Payload& payload) {
+  // ---- joining -----------------------------------------------------------------------------
+
+  SeatedPromise join(const Payload& payload, const MemberStatus& status) {
     // Taken first: a promise takes the sender away from the message.
     const auto member = self_->current_sender();
-    auto promise = self_->make_response_promise<OkPromise>();
-    auto manifest = admit(member, payload);
-    if (!manifest) {
-      refused_ = manifest.error().text;
-      return promise.deliver(to_caf(manifest.error()));
+    auto promise = self_->make_response_promise<SeatedPromise>();
+    const auto seated = admit(member, payload, status);
+    if (!seated) {
+      refused_ = seated.error().text;
+      return promise.deliver(to_caf(seated.error()));
     }
-    handles_.emplace(manifest->shard, member);
-    shards_.emplace(member->address(), manifest->shard);
-    manifests_.push_back(std::move(*manifest));
-    self_->monitor(member);
-    promise.deliver(caf::ok_atom::value);
-    if (membership_->all_joined()) prepare();
+    promise.deliver(Seated{*seated});
+    advance();
     return promise;
   }
 
-  /// A manifest that may join, or why not.
-  Result<Manifest> admit(const caf::strong_actor_ptr& sender, const Payload& payload) {
+  /// The seat of a member that may join, or why not.
+  Result<std::uint64_t> admit(const caf::strong_actor_ptr& sender, const Payload& payload,
+                              const MemberStatus& status) {
     if (!sender) return failure(ErrorCode::refused, "a member must say who it is");
-    if (phase_ == Phase::ended || (outcome_ && !*outcome_)) {
-      return failure(ErrorCode::unavailable, "the exchange has ended");
-    }
-    if (shards_.contains(sender->address())) {
-      return failure(ErrorCode::refused,
-                     "this member has joined as " + text_of(shards_.at(sender->address())));
-    }
+    if (ended_) return failure(ErrorCode::refused, "the exchange has ended");
     if (payload.bytes.size() > payload_bytes_max) {
       return failure(ErrorCode::refused, "its manifest is larger than the limit of " +
                                              std::to_string(payload_bytes_max) + " bytes");
     }
     auto manifest = decode_manifest(std::as_bytes(std::span(payload.bytes)));
-    if (!manifest) return manifest;
-    const auto joined = membership_->join(manifest->shard, manifest->replica_ranks);
-    if (!joined) return failure(joined);
-    return manifest;
+    if (!manifest) return failure(manifest);
+    const ShardId shard = manifest->shard;
+    // A member that has lost sight of the exchange for a while takes its own place again.
+    const auto before = shards_.find(sender->address());
+    if (before != shards_.end()) {
+      if (before->second != shard) {
+        return failure(ErrorCode::refused, "this member has joined as " + text_of(before->second));
+      }
+      lose(shard);
+    }
+    const auto seat = membership_->join(std::move(*manifest), status);
+    if (!seat) return seat;
+    handles_[shard] = sender;
+    shards_[sender->address()] = shard;
+    self_->monitor(sender);
+    return seat;
   }
 
-  /// All have joined: computes the plan and sends each member its part.
-  void prepare() {
-    phase_ = Phase::preparing;
-    auto plan = make_plan(manifests_);
-    manifests_ = {};
-    if (!plan) return fail(plan.error());
-    membership_->planned(*plan);
-    formation_.plan = std::move(*plan);
-    // The parts are sorted by target, as the handles are.
-    const Plan& whole = formation_.plan;
-    auto part = whole.parts.begin();
-    for (const auto& [shard, handle] : handles_) {
-      Plan share;
-      share.digest = whole.digest;
-      share.sources = whole.sources;
-      std::uint64_t bytes = 0;
-      if (shard.side == Side::rollout) {
-        WEIR_ASSERT(part != whole.parts.end() && part->target == shard);
-        for (const Copy& copy : part->copies) bytes += target_bytes(copy);
-        share.parts = {*part++};
-      }
-      auto& members = shard.side == Side::trainer ? formation_.trainers : formation_.rollouts;
-      members.push_back({shard, handle, bytes});
-      auto payload = to_payload(encode(share), "the plan part of " + text_of(shard));
-      if (!payload) return fail(payload.error());
-      send_part(shard, handle, std::move(*payload));
+  /// Someone has joined: whoever can be sent a part now is sent it.
+  void advance() {
+    const Membership::Planned planned = membership_->plan();
+    for (const auto& [shard, error] : planned.refused) dismiss(shard, error);
+    if (!planned.refused.empty() && !membership_->first_plan()) {
+      return fail(planned.refused.front().second);
+    }
+    for (const ShardId& shard : planned.to_send) send_part(shard);
+  }
+
+  void send_part(const ShardId& shard) {
+    const std::uint64_t number = ++sends_[shard];
+    membership_->sent(shard);
+    auto payload =
+        to_payload(encode(membership_->part_of(shard)), "the plan part of " + text_of(shard));
+    if (!payload) {
+      dismiss(shard, payload.error());
+      return fail(payload.error());
+    }
+    const std::uint64_t seat = membership_->seat(shard);
+    // One that reads may finish its fetch first.
+    const Duration deadline = options_.join_deadline + options_.lease_deadline;
+    self_
+        ->request(caf::actor_cast<ShardActor>(handles_.at(shard)), deadline, PlanAtom::value, seat,
+                  std::move(*payload))
+        .then([this, shard, seat](const PlanHeld& held) { hold(shard, seat, held); },
+              [this, shard, seat, number, deadline](caf::error& error) {
+                if (sends_[shard] != number || membership_->seat(shard) != seat) return;
+                expel(shard, seat,
+                      member_failed(shard, membership_->doing(shard), error, deadline));
+              });
+  }
+
+  void hold(const ShardId& shard, std::uint64_t seat, const PlanHeld& held) {
+    if (ended_ || membership_->seat(shard) != seat) return;
+    const auto holds = membership_->hold(shard, seat, held.digest, held.bytes);
+    if (!holds) return expel(shard, seat, holds.error());
+    tell();
+    if (shard.side == Side::trainer) {
+      for (const ShardId& reader : membership_->readers_before(shard)) send_part(reader);
+    }
+    if (membership_->formed() && !outcome_) {
+      outcome_ = std::make_shared<const Plan>(*membership_->first_plan());
+      answer();
     }
   }
 
-  void send_part(const ShardId& shard, const caf::strong_actor_ptr& handle, Payload payload) {
+  /// Tells the others of the exchange who is there now.
+  void tell() {
+    auto formation = std::make_shared<Formation>();
+    formation->roster = membership_->roster();
+    for (const auto& [shard, member] : formation->roster.members) {
+      formation->handles.emplace(shard, handles_.at(shard));
+    }
+    const FormationPtr now = std::move(formation);
+    self_->send(audience_.ledger, RosterAtom::value, now);
+    for (const CoordinatorActor& one : audience_.coordinators) {
+      self_->send(one, RosterAtom::value, now);
+    }
+    self_->send(audience_.supervisor, RosterAtom::value, now);
+  }
+
+  // ---- leaving -----------------------------------------------------------------------------
+
+  void lose(const ShardId& shard) {
+    const auto handle = handles_.find(shard);
+    if (handle == handles_.end()) return;
+    self_->demonitor(handle->second->address());
+    shards_.erase(handle->second->address());
+    handles_.erase(handle);
+    if (ended_) return answer_end();
+    membership_->lost(shard);
+    tell();
+  }
+
+  /// It can't be counted on any more. It hears of it, and may join again as a new process.
+  void expel(const ShardId& shard, std::uint64_t seat, const Error& why) {
+    if (ended_ || membership_->seat(shard) != seat) return;
+    if (!outcome_) refused_ = why.text;
+    dismiss(shard, why);
+  }
+
+  void dismiss(const ShardId& shard, const Error& why) {
+    const auto handle = handles_.find(shard);
+    if (handle == handles_.end()) return;
+    const Result<void> told = failure(why.code, "the exchange goes on without it: " + why.text);
     self_
-        ->request(caf::actor_cast<ShardActor>(handle), options_.join_deadline, PlanAtom::value,
-                  std::move(payload))
-        .then(
-            [this, shard](const PlanHeld& held) { hold(shard, held); },
-            [this, shard](caf::error& error) {
-              fail(member_failed(shard, membership_->doing(shard), error, options_.join_deadline));
-            });
-  }
-
-  void hold(const ShardId& shard, const PlanHeld& held) {
-    if (phase_ != Phase::preparing) return;
-    const auto holds = membership_->hold(shard, held.digest, held.bytes);
-    if (!holds) return fail(holds.error());
-    if (!membership_->all_holding()) return;
-    phase_ = Phase::done;
-    outcome_ = std::make_shared<const Formation>(std::move(formation_));
-    answer();
-  }
-
-  /// From the moment that all hold their parts, others watch over the members.
-  void lost(const caf::down_msg& down) {
-    const auto found = shards_.find(down.source);
-    if (found == shards_.end()) return;
-    one_ended(found->second);
-    fail(died(found->second, membership_->doing(found->second)));
+        ->request(caf::actor_cast<ShardActor>(handle->second), end_deadline, EndAtom::value,
+                  to_ending(told))
+        .then([](caf::ok_atom) {}, [](caf::error&) {});
+    lose(shard);
   }
 
   void late() {
-    if (phase_ != Phase::joining) return;
+    if (outcome_) return;
     std::string text = membership_->missing(named_max) + " did not join within " +
                        text_of(options_.join_deadline) + ": start them, or raise join_deadline";
     if (!refused_.empty()) text += "; the last member refused: " + refused_;
@@ -151,8 +220,7 @@ class Planner {
   }
 
   void fail(const Error& error) {
-    if (phase_ == Phase::done || phase_ == Phase::ended) return;
-    phase_ = Phase::done;
+    if (outcome_) return;
     outcome_ = failure(error.code, error.text);
     answer();
   }
@@ -169,50 +237,47 @@ class Planner {
   OkPromise end(const Ending& ending) {
     auto promise = self_->make_response_promise<OkPromise>();
     end_promises_.push_back(promise);
-    if (phase_ != Phase::ended) {
-      phase_ = Phase::ended;
+    if (!ended_) {
+      ended_ = true;
       for (const auto& [shard, handle] : handles_) {
+        const auto heard = [this, own = shard](const auto&) { lose(own); };
         self_->request(caf::actor_cast<ShardActor>(handle), end_deadline, EndAtom::value, ending)
-            .then([this, own = shard](caf::ok_atom) { one_ended(own); },
-                  [this, own = shard](caf::error&) { one_ended(own); });
+            .then([heard](caf::ok_atom ok) { heard(ok); },
+                  [heard](caf::error& error) { heard(error); });
       }
     }
     answer_end();
     return promise;
   }
 
-  /// The member has heard of the end, is dead, or has had its time.
-  void one_ended(const ShardId& shard) {
-    handles_.erase(shard);
-    answer_end();
-  }
-
   void answer_end() {
-    if (phase_ != Phase::ended || !handles_.empty()) return;
+    if (!ended_ || !handles_.empty()) return;
     for (OkPromise& promise : end_promises_) promise.deliver(caf::ok_atom::value);
     end_promises_.clear();
   }
 
   Self self_;
   ExchangeOptions options_;
-  Phase phase_ = Phase::joining;
+  PlannerAudience audience_;
   std::optional<Membership> membership_;
-  std::vector<Manifest> manifests_;
-  std::map<ShardId, caf::strong_actor_ptr> handles_;  ///< Of those that have not ended.
+  std::map<ShardId, caf::strong_actor_ptr> handles_;  ///< Of those that are there.
   std::map<caf::actor_addr, ShardId> shards_;
-  Formation formation_;
-  std::optional<Result<FormationPtr>> outcome_;
+  std::map<ShardId, std::uint64_t> sends_;
+  std::optional<Result<PlanPtr>> outcome_;
   PlanPromise plan_promise_;
   std::string refused_;
+  bool ended_ = false;
   std::vector<OkPromise> end_promises_;
 };
 
 }  // namespace
 
-PlannerActor spawn_planner(caf::actor_system& system, const ExchangeOptions& options) {
+PlannerActor spawn_planner(caf::actor_system& system, const ExchangeOptions& options,
+                           const PlannerAudience& audience, bool patient) {
   return system.spawn(
-      [](Planner::Self self, const ExchangeOptions& own) { return self->state.serve(own); },
-      options);
+      [](Planner::Self self, const ExchangeOptions& own, const PlannerAudience& listeners,
+         bool waits) { return self->state.serve(own, listeners, waits); },
+      options, audience, patient);
 }
 
 }  // namespace weir

@@ -9,100 +9,203 @@ namespace {
 
 class Rollout {
  public:
-  using Self = RolloutActor::stateful_pointer<Rollout>;
+  using Self = RolloutSelfActor::stateful_pointer<Rollout>;
   using HeldPromise = caf::typed_response_promise<PlanHeld>;
   using FetchPromise = caf::typed_response_promise<Fetched>;
   using VersionPromise = caf::typed_response_promise<std::uint64_t>;
+  using OkPromise = caf::typed_response_promise<caf::ok_atom>;
   static constexpr const char* name = "rollout";
 
   explicit Rollout(Self self) : self_(self) {}
 
-  RolloutActor::behavior_type serve(const ShardConfig& config) {
-    state_.emplace(config.shard);
-    seat_.emplace(self_, config);
+  RolloutSelfActor::behavior_type serve(const ShardConfig& config) {
+    state_.emplace(config.shard, config.placement);
+    seat_.emplace(self_, config,
+                  Seat<Self>::Shard{[this] { return state_->status(); },
+                                    [this](std::uint64_t seat) { state_->seated(seat); },
+                                    [this] { lost(); }, [] {}});
     seat_->join();
     return {
-        [this](PlanAtom, const Payload& payload) { return take(payload); },
-        [this](FetchAtom, std::uint64_t version, Duration deadline) {
-          return fetch(version, deadline);
+        [this](PlanAtom, std::uint64_t seat, const Payload& payload) {
+          return take(seat, payload);
         },
-        [this](CommitAtom, std::uint64_t version) { return commit(version); },
-        [this](VerifyAtom, std::uint64_t version, Duration deadline) {
-          return verify(version, deadline);
-        },
+        [this](RejoinAtom) { seat_->lose(); },
         [this](EndAtom, const Ending& ending) {
           seat_->leave(from_ending(ending));
           return caf::ok_atom::value;
         },
+        [this](FetchAtom, const FetchOrder& order) { return fetch(order); },
+        [this](CancelAtom, std::uint64_t seat) { return cancel(seat); },
+        [this](PauseAtom atom, const EngineOrder& order) {
+          return ask_engine(atom, order,
+                            [this](const EngineOrder&) { return state_->begin_pause(); });
+        },
+        [this](InstallAtom atom, const EngineOrder& order) {
+          return ask_engine(atom, order, [this](const EngineOrder& own) {
+            return state_->begin_install(own.version, own.slot);
+          });
+        },
+        [this](ResumeAtom atom, const EngineOrder& order) {
+          return ask_engine(atom, order, [this](const EngineOrder& own) {
+            return state_->begin_resume(own.version);
+          });
+        },
+        [this](VerifyAtom, const EngineOrder& order) { return verify(order); },
+        [this](RetryAtom, std::uint64_t attempt) { seat_->retry(attempt); },
     };
   }
 
  private:
-  HeldPromise take(const Payload& payload) {
+  /// What was ordered before the exchange was lost may come after: the shard has then said already
+  /// what it has.
+  [[nodiscard]] Result<void> obey(std::uint64_t seat) const {
+    if (seat_->exchange() == nullptr) {
+      return failure(ErrorCode::refused, text_of(seat_->config().shard) + " has no seat just now");
+    }
+    return state_->obey(seat);
+  }
+
+  HeldPromise take(std::uint64_t seat, const Payload& payload) {
     auto promise = self_->make_response_promise<HeldPromise>();
     auto decoded = plan_of(payload);
     if (!decoded) return promise.deliver(to_caf(decoded.error()));
-    if (const auto taken = state_->accept(*decoded); !taken) {
-      return promise.deliver(to_caf(taken.error()));
+    Result<void> taken = obey(seat);
+    if (taken) taken = state_->accept(seat, *decoded);
+    if (!taken) return promise.deliver(to_caf(taken.error()));
+    plan_ = std::make_shared<const Plan>(std::move(*decoded));
+    if (plan_promise_.pending()) {
+      plan_promise_.deliver(to_caf({ErrorCode::refused, "another plan has come"}));
     }
-    const auto plan = std::make_shared<const Plan>(std::move(*decoded));
-    self_->request(seat_->config().transport, answer_deadline, PrepareAtom::value, PlanPtr{plan})
+    plan_promise_ = promise;
+    if (!state_->fetching()) prepare();
+    return promise;
+  }
+
+  /// A plan that comes while a fetch runs is for the next one.
+  void prepare() {
+    if (!plan_) return;
+    auto promise = std::exchange(plan_promise_, HeldPromise{});
+    const PlanPtr plan = std::exchange(plan_, nullptr);
+    self_->request(seat_->config().transport, answer_deadline, PrepareAtom::value, plan)
         .then(
-            [this, promise, digest = plan->digest](std::uint64_t bytes) mutable {
-              state_->prepared();
+            [promise, digest = plan->digest](std::uint64_t bytes) mutable {
               promise.deliver(PlanHeld{digest, bytes});
             },
             [promise](caf::error& error) mutable { promise.deliver(to_caf(from_caf(error))); });
-    return promise;
   }
 
-  FetchPromise fetch(std::uint64_t version, Duration deadline) {
+  FetchPromise fetch(const FetchOrder& order) {
     auto promise = self_->make_response_promise<FetchPromise>();
-    if (const auto begun = state_->begin_fetch(version); !begun) {
-      return promise.deliver(to_caf(begun.error()));
-    }
-    self_->request(seat_->config().transport, deadline, FetchAtom::value, version)
+    Result<void> begun = obey(order.seat);
+    if (begun) begun = state_->begin_fetch(order.version, order.target_slot);
+    if (!begun) return promise.deliver(to_caf(begun.error()));
+    self_
+        ->request(seat_->config().transport, bounded(order.deadline) + answer_deadline,
+                  FetchAtom::value, order)
         .then(
             [this, promise](const Fetched& fetched) mutable {
-              state_->end_fetch(true);
+              end_fetch(fetched.whole);
               promise.deliver(fetched);
             },
             [this, promise](caf::error& error) mutable {
-              state_->end_fetch(false);
+              end_fetch(false);
               promise.deliver(to_caf(from_caf(error)));
             });
     return promise;
   }
 
-  VersionPromise commit(std::uint64_t version) {
-    auto promise = self_->make_response_promise<VersionPromise>();
-    if (const auto committed = state_->commit(version); !committed) {
-      return promise.deliver(to_caf(committed.error()));
-    }
-    return promise.deliver(version);
+  void end_fetch(bool whole) {
+    state_->end_fetch(whole);
+    prepare();
+    join_when_idle();
   }
 
-  VersionPromise verify(std::uint64_t version, Duration deadline) {
+  OkPromise cancel(std::uint64_t seat) {
+    auto promise = self_->make_response_promise<OkPromise>();
+    if (const auto ours = obey(seat); !ours) return promise.deliver(to_caf(ours.error()));
+    self_->request(seat_->config().transport, answer_deadline, CancelAtom::value)
+        .then([promise](caf::ok_atom ok) mutable { promise.deliver(ok); },
+              [promise](caf::error& error) mutable { promise.deliver(to_caf(from_caf(error))); });
+    return promise;
+  }
+
+  /// Pause, install, resume: one at a time.
+  template <class Atom, class Begin>
+  VersionPromise ask_engine(Atom atom, const EngineOrder& order, const Begin& begin) {
     auto promise = self_->make_response_promise<VersionPromise>();
-    if (const auto begun = state_->begin_verify(version); !begun) {
-      return promise.deliver(to_caf(begun.error()));
+    Result<void> begun = obey(order.seat);
+    if (begun && order.in_flight > InFlight::abort_and_requeue) {
+      begun = failure(ErrorCode::invalid, "no known way to treat generations in flight");
     }
-    self_->request(seat_->config().engine, deadline, VerifyAtom::value, version)
+    if (begun) begun = begin(order);
+    if (!begun) return promise.deliver(to_caf(begun.error()));
+    self_->request(seat_->config().engine, bounded(order.deadline), atom, order)
         .then(
             [this, promise](std::uint64_t done) mutable {
-              state_->end_verify();
+              end_order(true);
               promise.deliver(done);
             },
-            [this, promise](caf::error& error) mutable {
-              state_->end_verify();
+            [this, promise, deadline = bounded(order.deadline)](caf::error& error) mutable {
+              if (is_late(error)) return leave_engine(promise, deadline);
+              end_order(false);
               promise.deliver(to_caf(from_caf(error)));
             });
     return promise;
+  }
+
+  /// What an engine does after its time is unknown: nothing can be built on it any more.
+  void leave_engine(VersionPromise& promise, Duration deadline) {
+    const Error why{ErrorCode::timeout, text_of(seat_->config().shard) +
+                                            " has an engine that did not answer within " +
+                                            text_of(deadline)};
+    promise.deliver(to_caf(why));
+    seat_->leave(failure(why.code, why.text));
+  }
+
+  void end_order(bool well) {
+    state_->end_order(well);
+    join_when_idle();
+  }
+
+  VersionPromise verify(const EngineOrder& order) {
+    auto promise = self_->make_response_promise<VersionPromise>();
+    Result<void> ours = obey(order.seat);
+    if (ours && (order.version == 0 || order.version != state_->status().installed)) {
+      ours = failure(ErrorCode::refused, text_of(seat_->config().shard) + " can't verify version " +
+                                             std::to_string(order.version) +
+                                             ": it is not what it serves");
+    }
+    if (!ours) return promise.deliver(to_caf(ours.error()));
+    EngineOrder own = order;
+    own.slot = state_->status().installed_slot;
+    self_->request(seat_->config().engine, bounded(order.deadline), VerifyAtom::value, own)
+        .then([promise](std::uint64_t done) mutable { promise.deliver(done); },
+              [promise](caf::error& error) mutable { promise.deliver(to_caf(from_caf(error))); });
+    return promise;
+  }
+
+  /// What was ordered is over before the shard says what it has.
+  void lost() {
+    joining_ = true;
+    if (state_->fetching()) {
+      self_->request(seat_->config().transport, answer_deadline, CancelAtom::value)
+          .then([](caf::ok_atom) {}, [](caf::error&) {});
+    }
+    join_when_idle();
+  }
+
+  void join_when_idle() {
+    if (!joining_ || state_->fetching() || state_->ordered()) return;
+    joining_ = false;
+    seat_->join();
   }
 
   Self self_;
   std::optional<RolloutState> state_;
   std::optional<Seat<Self>> seat_;
+  PlanPtr plan_;  ///< Not prepared yet.
+  HeldPromise plan_promise_;
+  bool joining_ = false;
 };
 
 }  // namespace

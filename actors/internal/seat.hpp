@@ -1,6 +1,10 @@
 #pragma once
-// A shard's place in its exchange: how trainer and rollout shards join it and how they end.
+// A shard's place in its exchange: how trainer and rollout shards find it, join it, lose it, join
+// again, and end.
 
+#include <algorithm>
+#include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -14,43 +18,141 @@ namespace weir {
 template <class Self>
 class Seat {
  public:
-  Seat(Self self, const ShardConfig& config) : self_(self), config_(config) {}
+  /// What the shard does about it. `status` is asked for at every join.
+  struct Shard {
+    std::function<MemberStatus()> status;
+    std::function<void(std::uint64_t seat)> seated;
+    /// The exchange is gone or has lost its memory: stop what it ordered, then call `join`.
+    std::function<void()> lost;
+    /// It is about to quit: answer whoever still waits, since nobody else will.
+    std::function<void()> leaving;
+  };
+
+  Seat(Self self, const ShardConfig& config, Shard shard)
+      : self_(self), config_(config), shard_(std::move(shard)) {
+    self_->link_to(config_.finder);
+    self_->link_to(config_.engine);
+    if (config_.transport) self_->link_to(config_.transport);
+    self_->set_down_handler([this](const caf::down_msg& down) {
+      if (exchange_ && down.source == exchange_->address()) lose();
+    });
+    patience_ = config_.connect_deadline;
+  }
   ~Seat() { report(failure(ErrorCode::unavailable, text_of(config_.shard) + " was killed")); }
   Seat(const Seat&) = delete;
   Seat& operator=(const Seat&) = delete;
 
+  /// Looks for the exchange and joins it, for as long as its patience lasts.
   void join() {
-    self_->link_to(config_.engine);
-    if (config_.transport) self_->link_to(config_.transport);
-    self_->set_down_handler([this](const caf::down_msg&) {
-      leave(failure(ErrorCode::unavailable, text_of(config_.shard) + " lost its exchange"));
-    });
-    self_->monitor(config_.exchange);
-    self_->request(config_.exchange, answer_deadline, JoinAtom::value, config_.manifest)
-        .then([](caf::ok_atom) {},
-              [this](const caf::error& error) {
-                const Error why = from_caf(error);
-                leave(failure(why.code, text_of(config_.shard) + " can't join: " + why.text));
-              });
-    config_.manifest = {};
+    if (left_) return;
+    const std::uint64_t attempt = ++attempt_;
+    if (until_ == Time{}) until_ = self_->clock().now() + patience_;
+    const Duration left = until_ - self_->clock().now();
+    if (left <= Duration::zero()) return give_up("no answer");
+    self_->request(config_.finder, left + find_grace, FindAtom::value, left)
+        .then(
+            [this, attempt](const JoinActor& exchange) {
+              if (attempt == attempt_) ask(exchange);
+            },
+            [this, attempt](caf::error& error) {
+              if (attempt == attempt_) give_up(from_caf(error).text);
+            });
+  }
+
+  /// The exchange says, or is seen, to be gone.
+  void lose() {
+    if (left_) return;
+    exchange_.reset();
+    seated_ = false;
+    ++attempt_;
+    until_ = {};
+    patience_ = config_.reconnect_deadline;
+    shard_.lost();
   }
 
   /// Tells the host program why, and quits. The actors that are linked to the shard follow.
   void leave(Result<void> why) {
+    left_ = true;
+    shard_.leaving();
     report(std::move(why));
     self_->quit(caf::exit_reason::user_shutdown);
   }
 
   [[nodiscard]] const ShardConfig& config() const noexcept { return config_; }
+  /// Null while there is none that this shard has a seat of.
+  [[nodiscard]] const JoinActor* exchange() const noexcept {
+    return seated_ ? &*exchange_ : nullptr;
+  }
+
+  /// It is time to try again.
+  void retry(std::uint64_t attempt) {
+    if (attempt == attempt_) join();
+  }
 
  private:
+  using Time = caf::actor_clock::time_point;
+
+  void ask(const JoinActor& exchange) {
+    exchange_ = exchange;
+    self_->monitor(exchange);
+    const std::uint64_t attempt = attempt_;
+    self_->request(exchange, answer_deadline, JoinAtom::value, config_.manifest, shard_.status())
+        .then(
+            [this, attempt](const Seated& seated) {
+              if (attempt != attempt_) return;
+              seated_ = ever_seated_ = true;
+              until_ = {};
+              shard_.seated(seated.seat);
+            },
+            [this, attempt](caf::error& error) {
+              if (attempt != attempt_) return;
+              refused(from_caf(error), is_death(error));
+            });
+  }
+
+  void refused(const Error& why, bool died) {
+    // One that is not ready for this member yet may be later.
+    if (!died && why.code != ErrorCode::unavailable && why.code != ErrorCode::timeout) {
+      return leave(failure(why.code, text_of(config_.shard) + " can't join: " + why.text));
+    }
+    if (self_->clock().now() + retry_interval >= until_) return give_up(why.text);
+    exchange_.reset();
+    const std::uint64_t attempt = ++attempt_;
+    self_->delayed_send(self_, retry_interval, RetryAtom::value, attempt);
+  }
+
+  void give_up(const std::string& why) {
+    const std::string who = text_of(config_.shard);
+    leave(failure(ErrorCode::unavailable,
+                  ever_seated_
+                      ? who + " lost its exchange, and does not find it within " +
+                            text_of(patience_) + ": " + why
+                      : who + " finds no exchange within " + text_of(patience_) + ": " + why));
+  }
+
   void report(Result<void> why) {
     if (config_.on_end) std::exchange(config_.on_end, nullptr)(std::move(why));
   }
 
+  static constexpr Duration retry_interval = std::chrono::milliseconds(100);
+  static constexpr Duration find_grace = std::chrono::seconds(1);
+
   Self self_;
   ShardConfig config_;
+  Shard shard_;
+  std::optional<JoinActor> exchange_;
+  bool seated_ = false;
+  bool ever_seated_ = false;
+  bool left_ = false;
+  std::uint64_t attempt_ = 0;  ///< Answers to earlier ones say nothing.
+  Time until_{};
+  Duration patience_{};
 };
+
+/// How long to wait when a peer says so: more would overflow a clock, and is as good as for ever.
+inline Duration bounded(Duration wanted) noexcept {
+  return std::clamp(wanted, Duration::zero(), Duration(std::chrono::hours(24)));
+}
 
 /// A plan as it came from the exchange.
 inline Result<Plan> plan_of(const Payload& payload) {

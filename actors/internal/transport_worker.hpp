@@ -1,7 +1,8 @@
 #pragma once
-// A transport as an actor: the thin shell that turns requests into fetches and callbacks into
-// replies.
+// A transport as an actor: the thin shell that turns requests into fetches of chunks, and
+// callbacks into replies.
 
+#include <cstdint>
 #include <vector>
 
 #include "actors/internal/protocol.hpp"
@@ -10,10 +11,28 @@
 
 namespace weir {
 
-/// Prepares the one part of the plan that it is given, then fetches it as often as asked, once at a
-/// time. Transport and regions outlive the actor. Its end cancels a running fetch and waits for it,
-/// so that nothing is written after.
+struct TransportWorkerOptions {
+  /// No more bytes than this are in flight at once, a single element apart. Half of it is a chunk.
+  std::uint64_t window_bytes_max = std::uint64_t{256} << 20;
+  /// The targets are so many slots: sets of regions of equal sizes, one after another.
+  std::uint32_t slots = 1;
+};
+
+/// Takes the one part of the plan that it is given, then fetches it as often as asked, one fetch at
+/// a time. Bindings to memory are made when a chunk is first read along a route, and kept for the
+/// last few routes of each source.
+///
+/// `prepare` answers the part's target bytes. Errors: `invalid` (a copy outside its regions, not
+/// one part), `refused` (a fetch is running).
+/// `fetch` is answered when nothing is written any more, whole or with the first source that
+/// failed. Errors: `invalid` (routes or slots that are not there), `refused` (nothing is prepared,
+/// another fetch is running), `timeout` (the order's deadline), `unavailable` (cancelled). What is
+/// there then still counts when the same order comes again, until another part is prepared.
+///
+/// Transport and targets outlive the actor. Its end cancels what is in flight and waits for it, so
+/// that nothing is written after; while a fetch runs, only an exit message ends it.
 TransportWorkerActor spawn_transport_worker(caf::actor_system& system, Transport& transport,
-                                            const std::vector<Region*>& targets);
+                                            const std::vector<Region*>& targets,
+                                            const TransportWorkerOptions& options);
 
 }  // namespace weir

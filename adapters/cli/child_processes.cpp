@@ -58,18 +58,55 @@ bool end_with_parent(pid_t parent) noexcept {
 
 ChildProcesses::~ChildProcesses() {
   stop_watching();
-  for (Child& child : children_) {
-    if (child.running) {
-      kill(child.pid, SIGKILL);
-      waitpid(child.pid, nullptr, 0);
-    }
-    close(child.process);
-    close(child.complaints);
+  for (std::size_t index = 0; index < children_.size(); ++index) {
+    kill_one(index);
+    close_descriptors(children_[index]);
   }
 }
 
 Result<void> ChildProcesses::start(const std::string& label,
-                                   const std::vector<std::string>& arguments) {
+                                   const std::vector<std::string>& arguments, int handed_down) {
+  Result<Child> child = spawn(label, arguments, handed_down);
+  if (!child) return failure(child);
+  const std::lock_guard lock(mutex_);
+  children_.push_back(*std::move(child));
+  return {};
+}
+
+void ChildProcesses::kill_one(std::size_t index) {
+  {
+    const std::lock_guard lock(mutex_);
+    Child& child = children_.at(index);
+    if (child.running) {
+      kill(child.pid, SIGKILL);
+      waitpid(child.pid, nullptr, 0);
+      child.running = false;
+    }
+  }
+  wake();
+}
+
+Result<void> ChildProcesses::restart(std::size_t index, const std::vector<std::string>& arguments,
+                                     int handed_down) {
+  Result<Child> child = spawn(children_.at(index).label, arguments, handed_down);
+  if (!child) return failure(child);
+  {
+    const std::lock_guard lock(mutex_);
+    close_descriptors(children_[index]);
+    children_[index] = *std::move(child);
+  }
+  wake();
+  return {};
+}
+
+void ChildProcesses::close_descriptors(const Child& child) noexcept {
+  close(child.process);
+  close(child.complaints);
+}
+
+Result<ChildProcesses::Child> ChildProcesses::spawn(const std::string& label,
+                                                    const std::vector<std::string>& arguments,
+                                                    int handed_down) {
   Child child;
   child.label = label;
   child.complaints = memfd_create("weir-complaints", MFD_CLOEXEC);
@@ -85,6 +122,9 @@ Result<void> ChildProcesses::start(const std::string& label,
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, child.complaints, STDERR_FILENO);
+  if (handed_down >= 0) {
+    posix_spawn_file_actions_adddup2(&actions, handed_down, handed_down_descriptor);
+  }
   // The blocked signals of this process are not the child's business.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -103,10 +143,14 @@ Result<void> ChildProcesses::start(const std::string& label,
   }
   // A direct system call: glibc wraps it only since 2.36.
   child.process = static_cast<int>(syscall(SYS_pidfd_open, child.pid, 0));
-  const bool watched = child.process >= 0;
-  children_.push_back(std::move(child));
-  if (!watched) return failure(ErrorCode::io, system_message("cannot watch " + label));
-  return {};
+  if (child.process < 0) {
+    Error error{ErrorCode::io, system_message("cannot watch " + label)};
+    kill(child.pid, SIGKILL);
+    waitpid(child.pid, nullptr, 0);
+    close(child.complaints);
+    return tl::unexpected(std::move(error));
+  }
+  return child;
 }
 
 std::string ChildProcesses::verdict(Child& child) {
@@ -125,8 +169,8 @@ std::string ChildProcesses::verdict(Child& child) {
 }
 
 Result<void> ChildProcesses::watch(Trouble trouble) {
-  stop_ = eventfd(0, EFD_CLOEXEC);
-  if (stop_ < 0) return failure(ErrorCode::io, system_message("cannot watch the shards"));
+  changed_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (changed_ < 0) return failure(ErrorCode::io, system_message("cannot watch the shards"));
   watcher_ = std::make_unique<Workers>(1);
   watcher_->post([this, trouble = std::move(trouble)] { watch_loop(trouble); });
   return {};
@@ -135,33 +179,57 @@ Result<void> ChildProcesses::watch(Trouble trouble) {
 void ChildProcesses::watch_loop(const Trouble& trouble) {
   const sigset_t set = interrupts();
   const int signals = signalfd(-1, &set, SFD_CLOEXEC);
-  std::vector<pollfd> waits = {{stop_, POLLIN, 0}, {signals, POLLIN, 0}};
-  for (const Child& child : children_) waits.push_back({child.process, POLLIN, 0});
-  // No deadline: `stop_watching` ends the wait, and it is always called.
-  while (poll(waits.data(), waits.size(), -1) < 0 && errno == EINTR) {
-  }
-  if (waits[0].revents != 0) {
-    // The end was expected.
-  } else if (waits[1].revents != 0) {
-    trouble("interrupted");
-  } else {
-    for (std::size_t i = 2; i < waits.size(); ++i) {
-      if (waits[i].revents == 0) continue;
-      const std::string words = verdict(children_[i - 2]);
-      trouble(words.empty() ? children_[i - 2].label + " ended too early" : words);
-      break;
+  std::string words;
+  while (words.empty()) {
+    std::vector<pollfd> waits = {{changed_, POLLIN, 0}, {signals, POLLIN, 0}};
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) break;
+      for (const Child& child : children_) {
+        if (child.running) waits.push_back({child.process, POLLIN, 0});
+      }
     }
+    // No deadline: `stop_watching` ends the wait, and it is always called.
+    while (poll(waits.data(), waits.size(), -1) < 0 && errno == EINTR) {
+    }
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t heard = read(changed_, &count, sizeof count);
+    words = look(waits[1].revents != 0);
   }
+  if (!words.empty()) trouble(words);
   if (signals >= 0) close(signals);
+}
+
+std::string ChildProcesses::look(bool signalled) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return {};
+  if (signalled) return interrupted;
+  for (Child& child : children_) {
+    // Looked at anew, since a child may have been killed or restarted meanwhile.
+    pollfd ended = {child.process, POLLIN, 0};
+    if (!child.running || poll(&ended, 1, 0) != 1) continue;
+    const std::string words = verdict(child);
+    return words.empty() ? child.label + " ended too early" : words;
+  }
+  return {};
+}
+
+void ChildProcesses::wake() const noexcept {
+  if (changed_ < 0) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(changed_, &one, sizeof one);
 }
 
 void ChildProcesses::stop_watching() noexcept {
   if (watcher_ == nullptr) return;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof one);
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake();
   watcher_.reset();
-  close(stop_);
-  stop_ = -1;
+  close(changed_);
+  changed_ = -1;
 }
 
 Result<void> ChildProcesses::expect_end(int deadline_milliseconds) {

@@ -3,23 +3,15 @@
 // machine, with every byte compared.
 
 #include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <string>
 
 #include "adapters/cli/console.hpp"
+#include "adapters/cli/demo_scene.hpp"
 #include "runtime/result.hpp"
 
 namespace weir::cli {
 
 struct DemoOptions {
-  /// A checkpoint; empty for one that is made, once, with the names, shapes and types of
-  /// Qwen3-0.6B, or of a tiny Qwen3 where `small`.
-  std::filesystem::path model;
-  bool small = false;
-  std::string train = "megatron:tp=2,pp=2";
-  std::string rollout = "vllm:tp=4";
-  std::uint32_t replicas = 2;  ///< Of the rollout layout.
+  SceneOptions scene;
   std::uint64_t versions = 5;
   bool private_memory = false;  ///< Trainers and rollouts keep their memory private.
 };

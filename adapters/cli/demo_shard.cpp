@@ -1,18 +1,14 @@
 #include "adapters/cli/demo_shard.hpp"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
-#include <cstddef>
 #include <memory>
-#include <optional>
-#include <span>
 #include <utility>
 
 #include "actors/member.hpp"
 #include "adapters/cli/child_processes.hpp"
 #include "adapters/cli/verb.hpp"
-#include "adapters/model/checkpoint_model.hpp"
-#include "adapters/oracle/reference.hpp"
-#include "adapters/safetensors/safetensors.hpp"
 #include "runtime/region.hpp"
 #include "runtime/workers.hpp"
 #include "transports/shm/shm_transport.hpp"
@@ -20,35 +16,25 @@
 namespace weir::cli {
 namespace {
 
-/// The memory of the shard, and the reference's view of it.
+/// The memory of the shard, and what belongs there.
 struct Engine {
-  std::unique_ptr<Checkpoint> checkpoint;
-  Model model;
+  std::unique_ptr<ShardMemory> memory;
   std::unique_ptr<Region> region;
-  std::optional<oracle::RankMemory> memory;
 };
-
-/// Where the checkpoint keeps each canonical tensor's bytes.
-std::function<std::span<const std::byte>(std::size_t)> canonical_bytes(const Engine& engine) {
-  return [&engine](std::size_t tensor) -> std::span<const std::byte> {
-    const Checkpoint::Entry* entry = engine.checkpoint->find(engine.model.tensors[tensor].name);
-    return entry == nullptr ? std::span<const std::byte>() : engine.checkpoint->data(*entry);
-  };
-}
 
 MemberHooks hooks_of(const DemoShard& shard, Engine& engine, Workers& workers, Workers& caller) {
   MemberHooks hooks;
   if (shard.shard.side == Side::trainer) {
-    hooks.update = [&](std::uint64_t version, HookDone done) {
-      caller.post([&engine, &workers, version, done = std::move(done)] {
-        done(oracle::fill_rank(*engine.memory, version, engine.region->bytes(), workers));
+    hooks.update = [&](const HookCall& call, HookDone done) {
+      caller.post([&engine, &workers, version = call.version, done = std::move(done)] {
+        done(engine.memory->fill(version, engine.region->bytes(), workers));
       });
     };
   } else {
-    hooks.verify = [&](std::uint64_t version, HookDone done) {
-      caller.post([&engine, &workers, version, done = std::move(done)] {
+    hooks.verify = [&](const HookCall& call, HookDone done) {
+      caller.post([&engine, &workers, version = call.version, done = std::move(done)] {
         const Result<std::uint64_t> compared =
-            oracle::compare_rank(*engine.memory, version, engine.region->bytes(), workers);
+            engine.memory->compare(version, engine.region->bytes(), workers);
         done(compared ? Result<void>() : failure(compared));
       });
     };
@@ -80,54 +66,66 @@ Result<void> run_demo_shard(const DemoShard& shard) {
   if (!end_with_parent(shard.parent)) {
     return failure(ErrorCode::unavailable, "the demo that started this shard is gone");
   }
-  Engine engine;
-  Result<std::unique_ptr<Checkpoint>> checkpoint = Checkpoint::open(shard.model);
-  if (!checkpoint) return failure(checkpoint);
-  engine.checkpoint = *std::move(checkpoint);
-  Result<Model> model = load_model(shard.model);
-  if (!model) return failure(model);
-  engine.model = *std::move(model);
-
-  const Result<LayoutSpec> spec = parse_layout(shard.layout);
-  if (!spec) return failure(spec);
-  const Result<RankLayout> layout = lay_out(engine.model, *spec, shard.shard.rank);
-  if (!layout) return failure(layout);
-  const RegionKind kind = shard.private_memory ? RegionKind::host_private : RegionKind::host_shared;
-  Placement placement = place(engine.model, *layout, shard.shard, shard.replica_ranks, kind);
-
+  const Result<ShardMemoryOptions> options = memory_of(shard);
+  if (!options) return failure(options);
+  Result<std::unique_ptr<ShardMemory>> memory = ShardMemory::open(*options);
+  if (!memory) return failure(memory);
   Result<std::unique_ptr<Region>> region =
-      Region::allocate({.kind = kind, .bytes = placement.region_bytes});
+      Region::allocate({.kind = options->kind, .bytes = (*memory)->region_bytes()});
   if (!region) return failure(region);
-  engine.region = *std::move(region);
-  engine.memory.emplace(oracle::RankMemory{.model = engine.model,
-                                           .spec = *spec,
-                                           .rank = shard.shard.rank,
-                                           .places = {},
-                                           .canonical = canonical_bytes(engine),
-                                           .passed_through = {}});
-  if (!shard.passed_through.empty()) {
-    engine.memory->passed_through = element_type_named(shard.passed_through);
-  }
-  for (std::size_t i = 0; i < layout->tensors.size(); ++i) {
-    engine.memory->places.push_back({layout->tensors[i].name, placement.offsets[i]});
-  }
+  Engine engine{*std::move(memory), *std::move(region)};
 
   const std::unique_ptr<Transport> transport =
       make_shm_transport({.worker_count = shard.thread_count});
   Workers workers(shard.thread_count);
   Workers caller(1);
   return run_member({.port = shard.port,
-                     .manifest = std::move(placement.manifest),
+                     .manifest = engine.memory->manifest(),
                      .regions = {engine.region.get()},
                      .transport = transport.get(),
                      .hooks = hooks_of(shard, engine, workers, caller),
                      .silence_max = demo_silence_max});
 }
 
-Action declare_demo_shard(CLI::App& app) {
-  auto shard = std::make_shared<DemoShard>();
-  auto side = std::make_shared<std::string>();
-  app.add_option("--side", *side)->required()->check(CLI::IsMember({"trainer", "rollout"}));
+Result<ShardMemoryOptions> memory_of(const DemoShard& shard) {
+  const Result<LayoutSpec> spec = parse_layout(shard.layout);
+  if (!spec) return failure(spec);
+  ShardMemoryOptions options;
+  options.model = shard.model;
+  options.spec = *spec;
+  options.shard = shard.shard;
+  options.replica_ranks = shard.replica_ranks;
+  options.kind = shard.private_memory ? RegionKind::host_private : RegionKind::host_shared;
+  if (!shard.passed_through.empty()) {
+    options.passed_through = element_type_named(shard.passed_through);
+  }
+  return options;
+}
+
+DemoShard shard_of(const Scene& scene, const DemoSide& side, const ShardId& id,
+                   std::uint16_t port) {
+  DemoShard shard;
+  shard.shard = id;
+  shard.replica_ranks = side.ranks;
+  shard.model = scene.checkpoint;
+  shard.layout = text_of(side.spec);
+  shard.port = port;
+  shard.parent = getpid();
+  shard.thread_count = threads_for(side);
+  if (side.side == Side::rollout && scene.train.spec.dtype) {
+    shard.passed_through = name_of(*scene.train.spec.dtype);
+  }
+  return shard;
+}
+
+void add_shard_arguments(CLI::App& app, const std::shared_ptr<DemoShard>& shard) {
+  app.add_option_function<std::string>("--side",
+                                       [shard](const std::string& side) {
+                                         shard->shard.side =
+                                             side == "trainer" ? Side::trainer : Side::rollout;
+                                       })
+      ->required()
+      ->check(CLI::IsMember({"trainer", "rollout"}));
   app.add_option("--replica", shard->shard.replica)->required();
   app.add_option("--rank", shard->shard.rank)->required();
   app.add_option("--replica-ranks", shard->replica_ranks)->required();
@@ -138,10 +136,12 @@ Action declare_demo_shard(CLI::App& app) {
   app.add_option("--threads", shard->thread_count)->required();
   app.add_option("--passed-through", shard->passed_through);
   app.add_flag("--private-memory", shard->private_memory);
-  return [shard, side](Console&) {
-    shard->shard.side = *side == "trainer" ? Side::trainer : Side::rollout;
-    return run_demo_shard(*shard);
-  };
+}
+
+Action declare_demo_shard(CLI::App& app) {
+  auto shard = std::make_shared<DemoShard>();
+  add_shard_arguments(app, shard);
+  return [shard](Console&) { return run_demo_shard(*shard); };
 }
 
 }  // namespace weir::cli

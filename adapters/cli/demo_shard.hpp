@@ -3,15 +3,20 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "adapters/layouts/layout.hpp"
+#include "adapters/cli/demo_scene.hpp"
+#include "adapters/cli/shard_memory.hpp"
 #include "runtime/manifest.hpp"
 #include "runtime/result.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace weir::cli {
 
@@ -30,13 +35,16 @@ struct DemoShard {
   bool private_memory = false;
 };
 
-/// On one host a dead process is noticed at once; a silent one is only waiting for a processor,
-/// which more shards than cores all want.
-inline constexpr std::chrono::seconds demo_silence_max{30};
-
 /// The hidden verb's name, and its arguments for that shard.
 inline constexpr const char* demo_shard_verb = "demo-shard";
 std::vector<std::string> arguments_of(const DemoShard& shard);
+/// Declares those arguments, which the parsed program then has in `shard`.
+void add_shard_arguments(CLI::App& app, const std::shared_ptr<DemoShard>& shard);
+
+/// A shard of the scene that joins the exchange at that port of this process.
+DemoShard shard_of(const Scene& scene, const DemoSide& side, const ShardId& id, std::uint16_t port);
+/// What the shard's process opens. Errors: those of the layout.
+Result<ShardMemoryOptions> memory_of(const DemoShard& shard);
 
 /// Joins the exchange of the parent process and serves it until it ends.
 /// A trainer shard fills its memory, version by version, as the engine itself would; a rollout

@@ -15,9 +15,11 @@ namespace {
 constexpr std::array verbs = {
     Verb{"demo", "move a real checkpoint between processes and prove every byte", declare_demo},
     Verb{"demo-shard", "", declare_demo_shard},
+    Verb{"async-shard", "", declare_async_shard},
     Verb{"reshard", "rewrite a checkpoint from one engine's layout into another's",
          declare_reshard},
     Verb{"plan", "say what would move from a training layout to a rollout layout", declare_plan},
+    Verb{"soak", "simulate exchanges with failing members, seed by seed", declare_soak},
     Verb{"inspect", "list what a file or folder of tensors holds", declare_inspect},
 };
 

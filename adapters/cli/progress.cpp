@@ -77,12 +77,12 @@ void ProgressBar::draw(std::chrono::nanoseconds now) {
   const auto total = static_cast<double>(options_.total_bytes);
   const double fraction = total > 0 ? std::min(done / total, 1.0) : 0;
   std::string line = options_.label + " [" + bar_text(fraction, bar_columns) + "] " +
-                     std::to_string(static_cast<int>(fraction * 100)) + "%  " + bytes_text(done) +
-                     " of " + bytes_text(total);
+                     std::to_string(static_cast<int>(fraction * 100)) + "%  " + amount(done) +
+                     " of " + amount(total);
   if (seconds > 0 && done > 0) {
     const double rate = done / seconds;
     const std::chrono::duration<double> left(std::max(0.0, total - done) / rate);
-    line += "  " + bytes_text(rate) + "/s  ETA " +
+    line += "  " + amount(rate) + "/s  ETA " +
             duration_text(std::chrono::duration_cast<std::chrono::nanoseconds>(left));
   }
   // A line that wraps could not be drawn over.
@@ -94,15 +94,20 @@ void ProgressBar::draw(std::chrono::nanoseconds now) {
   drawn_at_ = now;
 }
 
+std::string ProgressBar::amount(double count) const {
+  if (options_.unit.empty()) return bytes_text(count);
+  return std::to_string(std::llround(count)) + " " + options_.unit;
+}
+
 void ProgressBar::finish() {
   const std::lock_guard lock(mutex_);
   if (drawn_) console_.err << "\r\x1b[K";
   drawn_ = false;
   const std::chrono::nanoseconds took = console_.clock.now() - start_;
   const auto done = static_cast<double>(done_bytes_);
-  console_.err << options_.label << ": " << bytes_text(done) << " in " << duration_text(took);
+  console_.err << options_.label << ": " << amount(done) << " in " << duration_text(took);
   if (took.count() > 0) {
-    console_.err << ", " << bytes_text(done / seconds_of(took)) << "/s";
+    console_.err << ", " << amount(done / seconds_of(took)) << "/s";
   }
   console_.err << std::endl;
 }

@@ -20,7 +20,8 @@ std::string bar_text(double fraction, int width);
 struct ProgressOptions {
   std::string label;  ///< What is going on: "reshard".
   std::uint64_t total_bytes = 0;
-  bool redraw = false;  ///< Draw while running; otherwise only `finish` writes a line.
+  std::string unit = {};  ///< What is counted, where it is not bytes: "seeds".
+  bool redraw = false;    ///< Draw while running; otherwise only `finish` writes a line.
 };
 
 /// One bar on `console.err`. Redraws ten times a second at most. Threading: any thread.
@@ -40,6 +41,7 @@ class ProgressBar {
 
  private:
   void draw(std::chrono::nanoseconds now);
+  [[nodiscard]] std::string amount(double count) const;
 
   Console& console_;
   ProgressOptions options_;

@@ -30,8 +30,11 @@ struct Verb {
 Action declare_demo(CLI::App& app);
 /// For the processes that `demo` starts.
 Action declare_demo_shard(CLI::App& app);
+/// For those that `demo --async` starts.
+Action declare_async_shard(CLI::App& app);
 Action declare_inspect(CLI::App& app);
 Action declare_plan(CLI::App& app);
 Action declare_reshard(CLI::App& app);
+Action declare_soak(CLI::App& app);
 
 }  // namespace weir::cli

@@ -81,12 +81,12 @@ std::uint64_t bytes_of(const LocalTensor& tensor) noexcept;
 /// (with one region of kind `kind`, without tickets) and each tensor's byte offset, in order.
 /// Padding is part of the region, which must start zeroed: no piece covers it. A rank that keeps
 /// nothing has a region of 256 bytes, because a region can't be empty.
-struct Placement {
+struct PlacedShard {
   Manifest manifest;
   std::vector<std::uint64_t> offsets;
   std::uint64_t region_bytes = 0;
 };
-Placement place(const Model& model, const RankLayout& layout, const ShardId& shard,
-                std::uint32_t replica_ranks, RegionKind kind);
+PlacedShard place(const Model& model, const RankLayout& layout, const ShardId& shard,
+                  std::uint32_t replica_ranks, RegionKind kind);
 
 }  // namespace weir

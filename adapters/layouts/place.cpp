@@ -51,9 +51,9 @@ Piece piece_in_bytes(const LocalPiece& local, std::uint32_t tensor, std::uint64_
 
 }  // namespace
 
-Placement place(const Model& model, const RankLayout& layout, const ShardId& shard,
-                std::uint32_t replica_ranks, RegionKind kind) {
-  Placement placement;
+PlacedShard place(const Model& model, const RankLayout& layout, const ShardId& shard,
+                  std::uint32_t replica_ranks, RegionKind kind) {
+  PlacedShard placement;
   Manifest& manifest = placement.manifest;
   manifest.shard = shard;
   manifest.replica_ranks = replica_ranks;

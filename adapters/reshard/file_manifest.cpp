@@ -9,7 +9,7 @@ namespace weir {
 
 FileManifest file_manifest(const Model& model, const RankLayout& layout, const ShardId& shard,
                            std::uint32_t replica_ranks) {
-  Placement placed = place(model, layout, shard, replica_ranks, RegionKind::host_private);
+  PlacedShard placed = place(model, layout, shard, replica_ranks, RegionKind::host_private);
   FileManifest result;
   result.manifest = std::move(placed.manifest);
   result.manifest.regions.clear();

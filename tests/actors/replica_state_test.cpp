@@ -1,115 +1,497 @@
-// Goal: no shard of a replica commits before all have fetched the whole version, and each answers
-// each phase once.
-// Method: the coordinator's decisions are driven directly, with answers in and out of order.
+// Goal: the shards of a replica switch to a version together or not at all, and whatever fails
+// leaves them at a version that all of them have.
+// Method: the coordinator's decisions are driven directly; what is to be done is compared as text.
+// Replicas have two shards, "0" and "1", whose seats are 1 and 2 unless one has come back.
 
 #include "actors/replica_state.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <variant>
+
+#include "tests/actors/rosters.hpp"
 
 namespace weir {
 namespace {
 
-/// Replica 7 of two shards, which need 10 and 20 bytes.
-ReplicaState replica() {
-  return {7, {10, 20}};
+const Error broken{ErrorCode::unavailable, "it broke"};
+constexpr ShardId source{Side::trainer, 0, 0};
+
+std::string number(std::uint64_t value) {
+  return " " + std::to_string(value);
 }
 
-TEST_CASE(
-    "a replica commits when all its shards have fetched, and serves when all have committed") {
-  ReplicaState state = replica();
-  REQUIRE(state.begin(1));
-  CHECK(state.fetched(1, 1, 20) == false);
-  CHECK(state.fetched(0, 1, 10) == true);
-  CHECK(state.bytes_moved() == 30);
-  CHECK(state.committed(0, 1) == false);
-  CHECK(state.committed(1, 1) == true);
-  REQUIRE(state.verify(1));
-  CHECK(state.verified(1, 1) == false);
-  CHECK(state.verified(0, 1) == true);
-  // The bytes of each version are counted anew.
-  REQUIRE(state.begin(2));
-  CHECK(state.bytes_moved() == 0);
+std::string text_of_effect(const ReplicaEffect& effect) {
+  struct Texts {
+    std::string operator()(const replica::AskLease& one) const {
+      return "lease" + number(one.version) + " into" + number(one.slot);
+    }
+    std::string operator()(const replica::Renew& one) const { return "renew" + number(one.lease); }
+    std::string operator()(const replica::Confirm& one) const {
+      return "confirm" + number(one.lease);
+    }
+    std::string operator()(const replica::Release& one) const {
+      return "release" + number(one.lease);
+    }
+    std::string operator()(const replica::Fetch& one) const {
+      return "fetch" + number(one.rank) + " into" + number(one.slot);
+    }
+    std::string operator()(const replica::Cancel& one) const { return "cancel" + number(one.rank); }
+    std::string operator()(const replica::Pause& one) const { return "pause" + number(one.rank); }
+    std::string operator()(const replica::Install& one) const {
+      return "install" + number(one.version) + " at" + number(one.rank);
+    }
+    std::string operator()(const replica::Resume& one) const {
+      return "resume" + number(one.version) + " at" + number(one.rank);
+    }
+    std::string operator()(const replica::Expel& one) const { return "expel" + number(one.rank); }
+    std::string operator()(const replica::Retry& one) const {
+      return "retry" + number(one.attempt);
+    }
+    std::string operator()(const replica::Committed& one) const {
+      return "committed" + number(one.version) + " in" + number(one.slot) + " moved" +
+             number(one.bytes_moved) + (one.readable ? "" : " unreadable");
+    }
+    std::string operator()(const replica::Out& one) const { return "out: " + one.why; }
+  };
+  return std::visit(Texts{}, effect);
 }
 
-TEST_CASE("no shard commits before all have fetched") {
-  ReplicaState state = replica();
-  REQUIRE(state.begin(1));
-  REQUIRE(state.fetched(0, 1, 10) == false);
-  CHECK(
-      state.committed(0, 1).error() ==
-      Error{ErrorCode::refused,
-            "rollout 7.0 says that it has committed version 1 before all shards have fetched it"});
-  CHECK(state.fetched(1, 1, 20) == true);
-  CHECK(state.committed(0, 1) == false);
+using Texts = std::vector<std::string>;
+
+struct Driven {
+  ReplicaState state;
+  SmallRoster roster{1, 1, 1, 2};
+  std::uint64_t seats[2] = {1, 2};
+  std::uint64_t leases = 0;
+  std::uint64_t retry = 0;
+
+  explicit Driven(Placement placement, Follow follow = Follow::finish, std::uint64_t first = 0,
+                  std::uint64_t second = 0)
+      : state(0, 2, follow) {
+    roster.rollout(0, 0, placement, first, first != 0);
+    roster.rollout(0, 1, placement, second, second != 0);
+    state.update(*roster);
+  }
+
+  [[nodiscard]] ReplicaState::From from(std::uint32_t rank) const { return {rank, seats[rank]}; }
+  Texts effects() {
+    Texts texts;
+    for (const ReplicaEffect& effect : state.take_effects()) {
+      if (const auto* later = std::get_if<replica::Retry>(&effect)) retry = later->number;
+      texts.push_back(text_of_effect(effect));
+    }
+    return texts;
+  }
+  void lease(std::uint64_t version) { state.leased({++leases, version, {{Side::trainer, 0, 0}}}); }
+  void both(void (ReplicaState::*what)(const ReplicaState::From&)) {
+    for (std::uint32_t rank : {0U, 1U}) (state.*what)(from(rank));
+  }
+  void fetched() {
+    for (std::uint32_t rank : {0U, 1U}) state.fetched(from(rank), 10);
+  }
+  void installed(std::uint64_t version, std::uint32_t slot) {
+    for (std::uint32_t rank : {0U, 1U}) state.installed(from(rank), version, slot);
+  }
+  Texts lose(std::uint32_t rank) {
+    roster.lose({Side::rollout, 0, rank});
+    state.update(*roster);
+    return effects();
+  }
+  Texts come(std::uint32_t rank, Placement placement, std::uint64_t seat, std::uint64_t version = 0,
+             bool running = false) {
+    roster.rollout(0, rank, placement, version, running);
+    seats[rank] = seat;
+    state.update(*roster);
+    return effects();
+  }
+  /// From an announcement to the question whether what was fetched counts, of a paused replica.
+  void fetch(std::uint64_t version) {
+    state.announce(version);
+    lease(version);
+    fetched();
+  }
+};
+
+/// Serves version 1 from slot 0, as members that had it already.
+Driven serving(Placement placement, Follow follow = Follow::finish) {
+  Driven replica(placement, follow, 1, 1);
+  replica.effects();
+  REQUIRE(replica.state.in_service());
+  return replica;
 }
 
-TEST_CASE("a fetch of fewer or more bytes than the plan has is no fetch") {
-  ReplicaState state = replica();
-  REQUIRE(state.begin(1));
-  CHECK(state.fetched(1, 1, 19).error() ==
-        Error{ErrorCode::invalid, "rollout 7.1 moved 19 of the 20 bytes of version 1"});
-  CHECK_FALSE(state.fetched(1, 1, 21));
-  CHECK(state.fetched(1, 1, 20) == false);
-  CHECK(state.bytes_moved() == 20);
+TEST_CASE("a second buffer is filled while the engines run, and swapped while all are paused") {
+  Driven replica = serving(Placement::second_buffer);
+  replica.state.announce(2);
+  CHECK(replica.effects() == Texts{"lease 2 into 1"});
+  replica.lease(2);
+  CHECK(replica.effects() == Texts{"fetch 0 into 1", "fetch 1 into 1"});
+  CHECK(replica.state.doing(0) == "fetching version 2");
+  replica.state.fetched(replica.from(1), 10);
+  CHECK(replica.effects().empty());
+  replica.state.fetched(replica.from(0), 10);
+  CHECK(replica.effects() == Texts{"confirm 1"});
+  replica.state.confirmed(true);
+  CHECK(replica.effects() == Texts{"pause 0", "pause 1"});
+  replica.state.paused(replica.from(0));
+  CHECK(replica.effects().empty());
+  replica.state.paused(replica.from(1));
+  CHECK(replica.effects() == Texts{"install 2 at 0", "install 2 at 1"});
+  replica.state.installed(replica.from(0), 2, 1);
+  CHECK(replica.effects().empty());
+  CHECK(replica.state.doing(1) == "installing version 2");
+  replica.state.installed(replica.from(1), 2, 1);
+  CHECK(replica.effects() == Texts{"resume 2 at 0", "resume 2 at 1"});
+  replica.both(&ReplicaState::resumed);
+  CHECK(replica.effects() == Texts{"committed 2 in 1 moved 20"});
+  CHECK(replica.state.version() == 2);
+  replica.state.announce(3);
+  CHECK(replica.effects() == Texts{"lease 3 into 0"});
 }
 
-TEST_CASE("answers that were not asked for are refused") {
-  ReplicaState state = replica();
-  CHECK(state.fetched(0, 1, 10).error() ==
-        Error{ErrorCode::refused,
-              "rollout 7.0 says that it has fetched version 1, which it was not asked for"});
-  CHECK_FALSE(state.committed(0, 1));
-  CHECK_FALSE(state.verified(0, 1));
-  REQUIRE(state.begin(2));
-  CHECK_FALSE(state.fetched(0, 1, 10));
-  CHECK_FALSE(state.fetched(2, 2, 10));
-  CHECK(state.fetched(0, 2, 10) == false);
-  CHECK_FALSE(state.fetched(0, 2, 10));
-  CHECK(state.verify(2).error() ==
-        Error{ErrorCode::refused,
-              "rollout replica 7 can't verify version 2, which it has not committed"});
-  REQUIRE(state.fetched(1, 2, 20) == true);
-  REQUIRE(state.committed(0, 2));
-  CHECK(state.committed(0, 2).error().text ==
-        "rollout 7.0 says that it has committed version 2, which it was not asked for");
-  REQUIRE(state.committed(1, 2) == true);
-  CHECK(state.verified(1, 2).error().text ==
-        "rollout 7.1 says that it has verified version 2, which it was not asked for");
+TEST_CASE("live weights are written only while all engines are paused") {
+  Driven replica = serving(Placement::in_place);
+  replica.state.announce(2);
+  CHECK(replica.effects() == Texts{"lease 2 into 0"});
+  replica.lease(2);
+  CHECK(replica.effects() == Texts{"pause 0", "pause 1"});
+  replica.state.paused(replica.from(1));
+  CHECK(replica.effects().empty());
+  replica.state.paused(replica.from(0));
+  CHECK(replica.effects() == Texts{"fetch 0 into 0", "fetch 1 into 0"});
+  replica.fetched();
+  CHECK(replica.effects() == Texts{"confirm 1"});
+  replica.state.confirmed(true);
+  CHECK(replica.effects() == Texts{"install 2 at 0", "install 2 at 1"});
+  replica.installed(2, 0);
+  CHECK(replica.effects() == Texts{"resume 2 at 0", "resume 2 at 1"});
+  replica.both(&ReplicaState::resumed);
+  CHECK(replica.effects() == Texts{"committed 2 in 0 moved 20"});
 }
 
-TEST_CASE("versions of a replica rise, one at a time") {
-  ReplicaState state = replica();
-  CHECK(state.begin(0).error() ==
-        Error{ErrorCode::refused, "rollout replica 7 can't go from version 0 to version 0"});
-  REQUIRE(state.begin(2));
-  CHECK(state.begin(3).error() ==
-        Error{ErrorCode::refused,
-              "rollout replica 7 can't fetch version 3 before it is done with version 2"});
-  for (const std::uint32_t rank : {0U, 1U}) REQUIRE(state.fetched(rank, 2, 10 * (rank + 1)));
-  for (const std::uint32_t rank : {0U, 1U}) REQUIRE(state.committed(rank, 2));
-  REQUIRE(state.verify(2));
-  for (const std::uint32_t rank : {0U, 1U}) REQUIRE(state.verified(rank, 2));
-  CHECK_FALSE(state.begin(2));
-  CHECK_FALSE(state.begin(1));
-  CHECK(state.begin(3));
+TEST_CASE("staging memory is read by others only while it holds what the replica serves") {
+  // What it holds when the members come, nobody knows.
+  Driven replica(Placement::staging, Follow::finish, 1, 1);
+  CHECK(replica.effects() == Texts{"committed 1 in 0 moved 0 unreadable"});
+  replica.fetch(2);
+  CHECK(replica.effects() ==
+        Texts{"lease 2 into 0", "fetch 0 into 0", "fetch 1 into 0", "confirm 1"});
+  replica.state.confirmed(true);
+  CHECK(replica.effects() == Texts{"pause 0", "pause 1"});
+  replica.both(&ReplicaState::paused);
+  replica.installed(2, 0);
+  replica.both(&ReplicaState::resumed);
+  CHECK(replica.effects() == Texts{"install 2 at 0", "install 2 at 1", "resume 2 at 0",
+                                   "resume 2 at 1", "committed 2 in 0 moved 20"});
 }
 
-TEST_CASE("the replica knows what each shard is doing") {
-  ReplicaState state = replica();
-  CHECK(state.doing(0) == "waiting for the first version");
-  REQUIRE(state.begin(1));
-  CHECK(state.doing(0) == "fetching version 1");
-  REQUIRE(state.fetched(0, 1, 10));
-  CHECK(state.doing(0) == "holding version 1 for the commit");
-  REQUIRE(state.fetched(1, 1, 20));
-  CHECK(state.doing(0) == "committing version 1");
-  REQUIRE(state.committed(0, 1));
-  CHECK(state.doing(0) == "serving version 1");
-  REQUIRE(state.committed(1, 1));
-  REQUIRE(state.verify(1));
-  CHECK(state.doing(0) == "verifying version 1");
-  REQUIRE(state.verified(0, 1));
-  CHECK(state.doing(0) == "serving version 1");
+TEST_CASE("members of an earlier exchange that hold the same version are resumed as they are") {
+  Driven replica(Placement::second_buffer);
+  replica.roster.rollout(0, 0, Placement::second_buffer, 4, true);
+  replica.roster.rollout(0, 1, Placement::second_buffer, 4, false);
+  replica.seats[0] = 3;
+  replica.seats[1] = 4;
+  replica.state.update(*replica.roster);
+  CHECK(replica.effects() == Texts{"resume 4 at 1"});
+  replica.state.announce(3);
+  replica.state.resumed(replica.from(1));
+  // An older version is not taken.
+  CHECK(replica.effects() == Texts{"committed 4 in 0 moved 0"});
+  CHECK(replica.state.version() == 4);
+}
+
+TEST_CASE("members that hold different versions are brought to one before any is resumed") {
+  Driven replica(Placement::second_buffer, Follow::finish, 3, 4);
+  CHECK(replica.effects() == Texts{"pause 0", "pause 1"});
+  replica.both(&ReplicaState::paused);
+  CHECK(replica.effects().empty());
+  replica.state.announce(3);
+  // It would go back.
+  CHECK(replica.effects().empty());
+  replica.state.announce(4);
+  CHECK(replica.effects() == Texts{"lease 4 into 0"});
+  replica.lease(4);
+  // The other has it; here it goes over what nobody uses any more.
+  CHECK(replica.effects() == Texts{"fetch 0 into 0"});
+  replica.state.fetched(replica.from(0), 10);
+  replica.state.confirmed(true);
+  CHECK(replica.effects() == Texts{"confirm 1", "install 4 at 0"});
+  replica.state.installed(replica.from(0), 4, 0);
+  replica.both(&ReplicaState::resumed);
+  CHECK(replica.effects() == Texts{"resume 4 at 0", "resume 4 at 1", "committed 4 in 0 moved 10"});
+}
+
+TEST_CASE("what a shard ever served bounds its replica, even where it holds it no longer") {
+  Driven replica(Placement::in_place);
+  replica.roster->members.at({Side::rollout, 0, 0}).status.served = 5;
+  replica.roster->members.at({Side::rollout, 0, 0}).seat = 7;
+  replica.state.update(*replica.roster);
+  replica.state.announce(4);
+  CHECK(replica.effects().empty());
+  replica.state.announce(5);
+  CHECK(replica.effects() == Texts{"lease 5 into 0"});
+}
+
+TEST_CASE("announcements that a newer one overtakes are counted and never fetched") {
+  Driven replica = serving(Placement::second_buffer);
+  for (const std::uint64_t version : {2U, 3U, 5U, 4U, 5U}) replica.state.announce(version);
+  // Version 2 was begun; 3 was not.
+  CHECK(replica.state.superseded() == 1);
+  CHECK(replica.effects() == Texts{"lease 2 into 1"});
+  replica.lease(2);
+  replica.fetched();
+  replica.state.confirmed(true);
+  replica.both(&ReplicaState::paused);
+  replica.installed(2, 1);
+  replica.effects();
+  replica.both(&ReplicaState::resumed);
+  CHECK(replica.effects() == Texts{"committed 2 in 1 moved 20", "lease 5 into 0"});
+}
+
+TEST_CASE("a replica that jumps gives up an older fetch, and counts it once") {
+  Driven replica = serving(Placement::second_buffer, Follow::jump);
+  replica.state.announce(2);
+  replica.lease(2);
+  replica.effects();
+  replica.state.announce(3);
+  CHECK(replica.effects() == Texts{"cancel 0", "cancel 1"});
+  CHECK(replica.state.doing(0) == "giving up a fetch of version 2");
+  replica.state.announce(4);
+  // Versions 2 and 3.
+  CHECK(replica.state.superseded() == 2);
+  // The one came whole meanwhile, the other not: neither counts, both are the end of the fetch.
+  replica.state.fetched(replica.from(0), 10);
+  replica.state.fetch_failed(replica.from(1), broken);
+  CHECK(replica.effects().empty());
+  replica.state.cancelled(replica.from(0));
+  CHECK(replica.effects().empty());
+  replica.state.cancelled(replica.from(1));
+  CHECK(replica.effects() == Texts{"release 1", "lease 4 into 1"});
+}
+
+TEST_CASE("a jump that comes during the confirmation goes on at once, one after it does not") {
+  Driven replica = serving(Placement::second_buffer, Follow::jump);
+  replica.fetch(2);
+  replica.effects();
+  replica.state.announce(3);
+  CHECK(replica.effects().empty());
+  replica.state.confirmed(true);
+  CHECK(replica.effects() == Texts{"lease 3 into 1"});
+  replica.lease(3);
+  replica.fetched();
+  replica.state.confirmed(true);
+  replica.effects();
+  replica.state.announce(4);
+  replica.both(&ReplicaState::paused);
+  CHECK(replica.effects() == Texts{"install 3 at 0", "install 3 at 1"});
+}
+
+TEST_CASE("a failed source is replaced, and the fetch goes on under the same lease") {
+  Driven replica = serving(Placement::second_buffer);
+  replica.state.announce(2);
+  replica.lease(2);
+  replica.effects();
+  replica.state.source_failed(replica.from(0), source);
+  CHECK(replica.effects() == Texts{"renew 1"});
+  replica.state.fetched(replica.from(1), 10);
+  CHECK(replica.effects().empty());
+  replica.state.renewed({1, 2, {{Side::trainer, 1, 0}}});
+  CHECK(replica.effects() == Texts{"fetch 0 into 1"});
+  replica.state.source_failed(replica.from(0), {Side::trainer, 1, 0});
+  replica.state.not_renewed(broken);
+  CHECK(replica.effects() == Texts{"renew 1", "retry 1", "release 1"});
+  replica.state.retry(replica.retry + 1);
+  CHECK(replica.effects().empty());
+  replica.state.retry(replica.retry);
+  CHECK(replica.effects() == Texts{"lease 2 into 1"});
+}
+
+TEST_CASE("a version that can't be had now is asked for later, each time after a longer pause") {
+  Driven replica = serving(Placement::second_buffer);
+  replica.state.announce(2);
+  replica.state.not_leased();
+  CHECK(replica.effects() == Texts{"lease 2 into 1", "retry 1"});
+  replica.state.retry(replica.retry);
+  replica.lease(2);
+  replica.state.unreadable(replica.from(0));
+  CHECK(replica.effects() ==
+        Texts{"lease 2 into 1", "fetch 0 into 1", "fetch 1 into 1", "retry 2", "cancel 1"});
+  replica.state.cancelled(replica.from(1));
+  CHECK(replica.effects() == Texts{"release 1"});
+  // A newer one does not have to wait, nor what comes after one that was refused.
+  replica.state.announce(3);
+  CHECK(replica.effects() == Texts{"lease 3 into 1"});
+  replica.state.announce(4);
+  replica.state.not_leased();
+  CHECK(replica.effects() == Texts{"lease 4 into 1"});
+}
+
+TEST_CASE("nothing that was fetched under a revoked lease is installed") {
+  Driven replica = serving(Placement::second_buffer);
+  replica.state.announce(2);
+  replica.lease(2);
+  replica.state.fetched(replica.from(0), 10);
+  replica.effects();
+  replica.state.revoked(99);
+  CHECK(replica.effects().empty());
+  replica.state.revoked(1);
+  CHECK(replica.effects() == Texts{"cancel 1"});
+  replica.state.cancelled(replica.from(1));
+  CHECK(replica.effects() == Texts{"lease 2 into 1"});
+  replica.lease(2);
+  CHECK(replica.effects() == Texts{"fetch 0 into 1", "fetch 1 into 1"});
+  replica.fetched();
+  replica.state.confirmed(false);
+  CHECK(replica.effects() == Texts{"confirm 2", "retry 1"});
+  CHECK(replica.state.version() == 1);
+}
+
+TEST_CASE("an in-place replica that lost its lease stays paused until it has a whole version") {
+  Driven replica = serving(Placement::in_place);
+  replica.state.announce(2);
+  replica.lease(2);
+  replica.both(&ReplicaState::paused);
+  replica.effects();
+  replica.state.revoked(1);
+  replica.both(&ReplicaState::cancelled);
+  CHECK(replica.effects() ==
+        Texts{"cancel 0", "cancel 1", "out: its shards hold no common version", "lease 2 into 0"});
+  CHECK_FALSE(replica.state.in_service());
+  // Before it has begun to write, the old version is still there.
+  Driven early = serving(Placement::in_place);
+  early.state.announce(2);
+  early.lease(2);
+  early.state.revoked(1);
+  early.effects();
+  early.both(&ReplicaState::paused);
+  CHECK(early.effects() == Texts{"resume 1 at 0", "resume 1 at 1"});
+}
+
+TEST_CASE("with a second buffer a failed installation brings all back to the version before") {
+  Driven replica = serving(Placement::second_buffer);
+  replica.fetch(2);
+  replica.state.confirmed(true);
+  replica.both(&ReplicaState::paused);
+  replica.effects();
+  replica.state.install_failed(replica.from(0), broken);
+  CHECK(replica.effects().empty());
+  replica.state.installed(replica.from(1), 2, 1);
+  CHECK(replica.effects() == Texts{"retry 1", "install 1 at 0", "install 1 at 1"});
+  CHECK(replica.state.doing(0) == "installing version 1");
+  replica.installed(1, 0);
+  CHECK(replica.effects() == Texts{"resume 1 at 0", "resume 1 at 1"});
+  replica.both(&ReplicaState::resumed);
+  CHECK(replica.effects().empty());
+  CHECK(replica.state.in_service());
+  CHECK(replica.state.version() == 1);
+  replica.state.retry(replica.retry);
+  CHECK(replica.effects() == Texts{"lease 2 into 1"});
+}
+
+TEST_CASE("where there is no way back, a failed installation puts the replica out of service") {
+  const Placement placement = GENERATE(Placement::in_place, Placement::staging);
+  Driven replica = serving(placement);
+  replica.state.announce(2);
+  replica.lease(2);
+  if (placement == Placement::in_place) replica.both(&ReplicaState::paused);
+  replica.fetched();
+  replica.state.confirmed(true);
+  if (placement == Placement::staging) replica.both(&ReplicaState::paused);
+  replica.effects();
+  replica.state.installed(replica.from(0), 2, 0);
+  replica.state.install_failed(replica.from(1), broken);
+  CHECK(replica.effects() == Texts{"out: a shard could not install version 2", "retry 1"});
+  replica.state.retry(replica.retry);
+  replica.lease(2);
+  // The one that has it does not fetch it again.
+  CHECK(replica.effects() == Texts{"lease 2 into 0", "fetch 1 into 0"});
+  replica.state.fetched(replica.from(1), 10);
+  replica.state.confirmed(true);
+  replica.state.installed(replica.from(1), 2, 0);
+  replica.both(&ReplicaState::resumed);
+  CHECK(replica.effects() == Texts{"confirm 2", "install 2 at 1", "resume 2 at 0", "resume 2 at 1",
+                                   "committed 2 in 0 moved 10"});
+}
+
+TEST_CASE("a shard that is lost while all go back leaves the others to a later version") {
+  Driven replica = serving(Placement::second_buffer);
+  replica.fetch(2);
+  replica.state.confirmed(true);
+  replica.both(&ReplicaState::paused);
+  replica.state.install_failed(replica.from(0), broken);
+  replica.state.installed(replica.from(1), 2, 1);
+  replica.effects();
+  CHECK(replica.lose(0) == Texts{"out: not all of its shards are there"});
+  CHECK(replica.state.doing(1) == "installing version 1");
+  replica.state.installed(replica.from(1), 1, 0);
+  CHECK(replica.effects().empty());
+  CHECK(replica.come(0, Placement::second_buffer, 3).empty());
+  replica.state.retry(replica.retry);
+  CHECK(replica.effects() == Texts{"lease 2 into 1"});
+}
+
+TEST_CASE("a shard that is lost puts its replica out of service at every step") {
+  const Texts out{"out: not all of its shards are there"};
+  for (int step = 0; step < 7; ++step) {
+    CAPTURE(step);
+    Driven replica = serving(Placement::second_buffer);
+    if (step >= 1) replica.state.announce(2);
+    if (step >= 2) replica.lease(2);
+    if (step >= 3) replica.fetched();
+    if (step >= 4) replica.state.confirmed(true);
+    if (step >= 5) replica.both(&ReplicaState::paused);
+    if (step >= 6) replica.installed(2, 1);
+    replica.effects();
+    Texts all = replica.lose(0);
+    if (step == 1) replica.lease(2);
+    if (step == 2) replica.state.cancelled(replica.from(1));
+    if (step == 3) replica.state.confirmed(true);
+    if (step == 4) replica.state.paused(replica.from(1));
+    if (step == 5) replica.state.installed(replica.from(1), 2, 1);
+    if (step == 6) replica.state.resumed(replica.from(1));
+    const Texts then = replica.effects();
+    all.insert(all.end(), then.begin(), then.end());
+    const Texts expected[] = {
+        {out[0], "pause 1"},
+        {out[0], "release 1", "pause 1"},
+        {out[0], "cancel 1", "release 1", "pause 1"},
+        {out[0], "pause 1"},
+        out,
+        out,
+        {out[0], "pause 1"},
+    };
+    CHECK(all == expected[step]);
+    CHECK_FALSE(replica.state.in_service());
+    replica.state.paused(replica.from(1));
+    replica.state.announce(2);
+    replica.effects();
+    // One that comes back is brought to the newest version before anybody is resumed.
+    const bool has = step >= 5;
+    CHECK(replica.come(0, Placement::second_buffer, 3) == Texts{"lease 2 into 1"});
+    replica.lease(2);
+    CHECK(replica.effects() ==
+          (has ? Texts{"fetch 0 into 1"} : Texts{"fetch 0 into 1", "fetch 1 into 1"}));
+  }
+}
+
+TEST_CASE("a shard that answers badly or not at all is expelled, until it comes back") {
+  Driven replica = serving(Placement::second_buffer);
+  replica.state.announce(2);
+  replica.lease(2);
+  replica.effects();
+  replica.state.fetched(replica.from(0), 9);
+  CHECK(replica.effects() == Texts{"expel 0", "out: not all of its shards are there", "cancel 1"});
+  // The roster may not have heard of it.
+  replica.state.update(*replica.roster);
+  CHECK(replica.state.seat(0) == 0);
+  replica.state.failed({0, 1}, broken);
+  replica.state.failed({1, 1}, broken);
+  CHECK(replica.effects().empty());
+  replica.state.failed(replica.from(1), broken);
+  CHECK(replica.effects() == Texts{"expel 1", "release 1"});
+  CHECK(replica.come(0, Placement::second_buffer, 3).empty());
+  CHECK(replica.come(1, Placement::second_buffer, 4) == Texts{"lease 2 into 0"});
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ namespace {
 constexpr ShardId shard{.side = Side::rollout, .replica = 3, .rank = 1};
 
 /// `place` as a rank of `ranks`; requires that the manifest is one that a peer would accept.
-Placement place_checked(const Model& model, const RankLayout& layout, std::uint32_t ranks,
-                        RegionKind kind = RegionKind::host_private) {
-  Placement placed = place(model, layout, shard, ranks, kind);
+PlacedShard place_checked(const Model& model, const RankLayout& layout, std::uint32_t ranks,
+                          RegionKind kind = RegionKind::host_private) {
+  PlacedShard placed = place(model, layout, shard, ranks, kind);
   const auto checked = check(placed.manifest);
   INFO((checked ? "" : checked.error().text));
   REQUIRE(checked.has_value());
@@ -42,7 +42,7 @@ TEST_CASE("tensors are placed in order, each aligned to 256 bytes", "[layouts]")
                                 {.name = "b", .type = ElementType::bf16, .shape = {8, 16}},
                                 {.name = "c", .type = ElementType::f32, .shape = {}}},
                     .aliases = {{.name = "d", .of = "b"}}};
-  const Placement placed =
+  const PlacedShard placed =
       place_checked(model, rank_of(model, "hf:dtype=f32", 0), 4, RegionKind::host_shared);
   // 3 bytes, then 8 * 16 * 4 = 512, then 4.
   REQUIRE(placed.offsets == std::vector<std::uint64_t>{0, 256, 768});
@@ -70,7 +70,7 @@ TEST_CASE("a manifest lists only tensors that the shard holds, each once", "[lay
   config.tie_word_embeddings = true;
   const Model model = small_model(config);
   const RankLayout layout = rank_of(model, "megatron:tp=2,pp=2", 2);
-  const Placement placed = place_checked(model, layout, 4);
+  const PlacedShard placed = place_checked(model, layout, 4);
   const Manifest& manifest = placed.manifest;
   // Nine of the second layer, the norm, and the embedding that output_layer repeats.
   REQUIRE(manifest.tensors.size() == 11);
@@ -88,7 +88,7 @@ TEST_CASE("the parts of a fused tensor lie one behind the other in bytes", "[lay
   // q is 4x2, k and v are 2x2, in bf16: rank 1 of 2 has rows 2:4 of q and rows 1:2 of k and v.
   const Model model = small_model(llama_config(4, 2));
   const RankLayout layout = rank_of(model, "vllm:tp=2", 1);
-  const Placement placed = place_checked(model, layout, 2);
+  const PlacedShard placed = place_checked(model, layout, 2);
   REQUIRE(layout.tensors.at(1).name == "model.layers.0.self_attn.qkv_proj.weight");
   const std::uint64_t start = placed.offsets.at(1);
   REQUIRE(start == 256);  // The embedding's 32 rows take 128 bytes before it.
@@ -111,7 +111,7 @@ TEST_CASE("every engine's manifests are ones that a peer accepts", "[layouts]") 
     const std::uint32_t ranks = size_of(spec_of(text))->ranks;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       const RankLayout layout = rank_of(model, text, rank);
-      const Placement placed =
+      const PlacedShard placed =
           place(model, layout, {Side::trainer, 0, rank}, ranks, RegionKind::host_shared);
       INFO(text << " rank " << rank);
       REQUIRE(check(placed.manifest).has_value());
@@ -126,7 +126,7 @@ TEST_CASE("a rank that keeps nothing still has a region, and names empty tensors
                                 {.name = "one", .type = ElementType::bf16, .shape = {1}}},
                     .aliases = {}};
   const RankLayout layout = rank_of(model, "fsdp2:dp=2", 1);
-  const Placement placed = place_checked(model, layout, 2);
+  const PlacedShard placed = place_checked(model, layout, 2);
   REQUIRE(placed.offsets == std::vector<std::uint64_t>{0, 0});
   REQUIRE(placed.region_bytes == 256);
   REQUIRE(placed.manifest.pieces.empty());

@@ -46,7 +46,7 @@ bool add_side(Shards& shards, const Model& model, const Canonical& canonical, Si
       const auto layout = lay_out(model, spec, rank);
       if (!layout) return false;
       const ShardId id{side, replica, rank};
-      Placement placement = place(model, *layout, id, size->ranks, RegionKind::host_private);
+      PlacedShard placement = place(model, *layout, id, size->ranks, RegionKind::host_private);
       auto shard = std::unique_ptr<Shard>(new Shard{{model, spec, rank, {}, {}, {}}, {}, {}, {}});
       for (std::size_t i = 0; i < layout->tensors.size(); ++i) {
         shard->memory.places.push_back({layout->tensors[i].name, placement.offsets[i]});

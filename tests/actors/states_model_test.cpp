@@ -1,0 +1,67 @@
+// Goal: whatever dies, is late or comes back, nobody generates with torn bytes or two versions, and
+// all reach the newest version once the faults stop.
+// Method: thousands of exchanges of the real decisions and naive members (states_world.hpp), each
+// with a shape and faults that a seed decides. Promises are checked after every step.
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "tests/actors/states_world.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::size_t steps_with_faults = 1500;
+/// Many times what the largest exchange below needs.
+constexpr std::size_t steps_to_recover = 60'000;
+
+StatesWorld::Options options_for(Random& random) {
+  StatesWorld::Options options;
+  const auto up_to = [&random](std::int64_t most) {
+    return static_cast<std::uint32_t>(random.between(1, most));
+  };
+  options.trainer_replicas = up_to(2);
+  options.trainer_ranks = up_to(2);
+  options.trainer_slots = up_to(3);
+  options.rollout_replicas = up_to(3);
+  options.rollout_ranks = up_to(3);
+  for (std::uint32_t replica = 0; replica < options.rollout_replicas; ++replica) {
+    options.placements.push_back(static_cast<Placement>(random.below(3)));
+  }
+  options.follow = random.chance(1, 2) ? Follow::finish : Follow::jump;
+  options.dead_memory_is_read = random.chance(1, 2);
+  return options;
+}
+
+std::uint64_t run(std::uint64_t seed, bool faults) {
+  Random random(seed);
+  const StatesWorld::Options options = options_for(random);
+  StatesWorld world(options, random.next());
+  for (std::size_t step = 0; step < steps_with_faults && world.fault().empty(); ++step) {
+    world.step(faults);
+  }
+  world.begin_recovery();
+  std::size_t left = steps_to_recover;
+  while (!world.recovered() && left != 0 && world.fault().empty()) {
+    world.revive();
+    world.step(false);
+    --left;
+  }
+  INFO("seed " << seed << "\n" << world.text());
+  REQUIRE(world.fault() == "");
+  REQUIRE(left != 0);
+  return world.commits();
+}
+
+TEST_CASE("an exchange without faults brings every replica to the newest version") {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) REQUIRE(run(seed, false) > 0);
+}
+
+TEST_CASE("no order of faults tears what is served, and all recover from it") {
+  std::uint64_t commits = 0;
+  for (std::uint64_t seed = 1; seed <= 3000; ++seed) commits += run(seed, true);
+  // Faults must not have kept everything else from happening.
+  CHECK(commits > 3000 * 3);
+}
+
+}  // namespace
+}  // namespace weir
