@@ -160,6 +160,27 @@ test_with_python() {
   done
 }
 
+# The protocol's model counts, in its last line, searches and planted faults alike. Its one name is
+# model/lease_and_commit.
+test_model() {
+  local name=model/lease_and_commit log=$root/build/model.log start=$SECONDS good=0 bad=0
+  if [[ -z $(select_by_filter "$name") ]]; then return; fi
+  heading "model of leases and commits, searched by spin"
+  prepare mkdir -p "$root/build" || return 0
+  prepare quietly command -v spin || return 0
+  "$root/tests/model/run.sh" 2>&1 | tee "$log" | sed '$d' || true
+  if [[ $(tail -n 1 "$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+    good=${BASH_REMATCH[1]} bad=${BASH_REMATCH[2]}
+  fi
+  if [[ $bad -eq 0 && $good -eq 0 ]]; then
+    tail -n 1 "$log"
+    bad=1
+  fi
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  echo "$name: $good passed, $bad failed ($((SECONDS - start)) s)"
+}
+
 # run_tests FILTER: the last line counts everything; the status is 0 only if all passed.
 run_tests() {
   filter=${1:-$everything}
@@ -167,6 +188,7 @@ run_tests() {
   test_under_tsan
   test_by_fuzzing
   test_with_python
+  test_model
   heading "end"
   if [[ $((passed + failed)) -eq 0 ]]; then
     echo "no test matches $filter"
