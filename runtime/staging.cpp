@@ -134,20 +134,19 @@ void Stager::start(std::uint32_t slot, Progress progress, Done done) {
     return done(failure(ErrorCode::invalid, "there is no slot " + std::to_string(slot) + " of " +
                                                 std::to_string(slot_count_)));
   }
-  std::size_t lanes = 0;
-  {
-    const std::unique_lock lock(mutex_);
-    if (lanes_ == 0 && !ending_) {
-      lanes = std::clamp<std::size_t>(share_ends_.size(), 1, workers_.thread_count());
-      lanes_ = lanes;
-      ++starts_out_;
-      next_share_ = 0;
-      bytes_done_ = 0;
-      progress_ = std::move(progress);
-      done_ = std::move(done);
-    }
+  std::unique_lock lock(mutex_);
+  if (lanes_ != 0 || ending_) {
+    lock.unlock();
+    return done(failure(ErrorCode::refused, "another slot is being filled"));
   }
-  if (lanes == 0) return done(failure(ErrorCode::refused, "another slot is being filled"));
+  std::size_t lanes = std::clamp<std::size_t>(share_ends_.size(), 1, workers_.thread_count());
+  lanes_ = lanes;
+  ++starts_out_;
+  next_share_ = 0;
+  bytes_done_ = 0;
+  progress_ = std::move(progress);
+  done_ = std::move(done);
+  lock.unlock();
   for (; lanes > 0; --lanes) workers_.post([this, slot] { work(slot); });
 }
 

@@ -94,7 +94,7 @@ MemberHooks Host::hooks() {
     };
     return hooks;
   }
-  hooks.pause = [this](const HookCall& call, HookDone done) {
+  hooks.pause = [this](const HookCall& call, const HookDone& done) {
     const auto pause = [this, call, done] {
       hook(
           HookKind::pause, call,

@@ -243,7 +243,8 @@ TEST_CASE("a batch is handed over whole or not at all") {
 TEST_CASE("a queue that could bring the loop to a stop is refused") {
   auto policy = make_policy(NemoOptions{.batch = 4, .window = 2});
   REQUIRE(policy);
-  CHECK(AdmissionState::create(*std::move(policy), {.queue_max = 11}).error() ==
+  const auto created = AdmissionState::create(*std::move(policy), {.queue_max = 11});
+  CHECK(created.error() ==
         Error{ErrorCode::invalid, "admission: queue_max=11: the policy needs 12 or more"});
 }
 

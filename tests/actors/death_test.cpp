@@ -10,7 +10,6 @@
 
 #include "tests/actors/world.hpp"
 
-using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 using namespace std::chrono_literals;
 

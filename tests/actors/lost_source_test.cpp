@@ -10,7 +10,7 @@ namespace weir {
 
 namespace {
 
-Roster roster_of(std::vector<std::pair<ShardId, std::uint64_t>> seats) {
+Roster roster_of(const std::vector<std::pair<ShardId, std::uint64_t>>& seats) {
   Roster roster;
   roster.trainer_ranks = 2;
   roster.rollout_ranks = 1;

@@ -47,7 +47,8 @@ std::uint64_t run(std::uint64_t seed, bool faults) {
     --left;
   }
   INFO("seed " << seed << "\n" << world.text());
-  REQUIRE(world.fault() == "");
+  CAPTURE(world.fault());
+  REQUIRE(world.fault().empty());
   REQUIRE(left != 0);
   return world.commits();
 }
