@@ -76,7 +76,7 @@ void StatesWorld::step(bool faults) {
   } else if (!retries_.empty() && random_.chance(1, 8)) {
     const auto [replica, number] = retries_.front();
     retries_.erase(retries_.begin());
-    to_coordinator(replica, [number](ReplicaState& state) { state.retry(number); });
+    to_coordinator(replica, [own = number](ReplicaState& state) { state.retry(own); });
   } else if (!alive.empty()) {
     const std::size_t process = alive[random_.below(alive.size())];
     if (processes_[process]->trainer) {
