@@ -73,7 +73,7 @@ struct ReplicaStatus {
   std::uint64_t bytes_moved = 0;
   Duration paused{};    ///< Over all commits: from the first shard's pause to the last's resume.
   Duration fetched{};   ///< Over all commits: from lease to confirmation.
-  std::string trouble;  ///< The last, with the member's name; empty while there was none.
+  std::string trouble;  ///< Why it last went out of service; empty while it never did.
 };
 
 /// The exchange as it is now. Counts are over its life.

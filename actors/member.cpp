@@ -119,8 +119,9 @@ class CafMember final : public Member {
     return {};
   }
 
-  Result<std::uint32_t> begin_update(std::uint64_t version, Duration deadline) override {
+  Result<std::uint32_t> begin_update(std::uint64_t version, Duration wanted) override {
     if (!trainer_) return no_trainer();
+    const Duration deadline = bounded(wanted);
     Result<std::uint32_t> slot;
     const caf::scoped_actor self(system_);
     self->request(trainer_, deadline + owner_grace, AcquireAtom::value, version, deadline)

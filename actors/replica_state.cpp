@@ -97,7 +97,7 @@ void ReplicaState::renewed(const Lease& lease) {
   step();
 }
 
-void ReplicaState::not_renewed(const Error&) {
+void ReplicaState::not_renewed() {
   WEIR_ASSERT(renewing_ > 0);
   --renewing_;
   abort_ = true;
@@ -187,7 +187,7 @@ void ReplicaState::installed(const From& from, std::uint64_t version, std::uint3
   step();
 }
 
-void ReplicaState::install_failed(const From& from, const Error&) {
+void ReplicaState::install_failed(const From& from) {
   Shard* shard = answering(from, Busy::installing);
   if (shard == nullptr) return;
   shard->installed = 0;

@@ -103,7 +103,7 @@ class ReplicaState {
   void leased(const Lease& lease);
   void not_leased();
   void renewed(const Lease& lease);
-  void not_renewed(const Error& why);
+  void not_renewed();
   void confirmed(bool still_valid);
 
   // Answers of shards; one of another seat than the shard's present one says nothing.
@@ -118,7 +118,7 @@ class ReplicaState {
   void cancelled(const From& from);
   void paused(const From& from);
   void installed(const From& from, std::uint64_t version, std::uint32_t slot);
-  void install_failed(const From& from, const Error& why);
+  void install_failed(const From& from);
   void resumed(const From& from);
   void fetch_failed(const From& from, const Error& why);
   /// It gave another answer than a good one to anything else, or none.

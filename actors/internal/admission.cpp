@@ -31,26 +31,28 @@ class Admission {
     return {
         [this](AdmitAtom, Duration deadline, std::uint64_t prompt_tokens) {
           return ask<AssignmentPromise>([&](std::uint64_t ticket) {
-            state_->admit(ticket, now() + deadline, prompt_tokens);
+            state_->admit(ticket, now() + bounded(deadline), prompt_tokens);
           });
         },
         [this](NextAtom, const Attempt& over, Duration deadline) {
           return ask<AssignmentPromise>(
-              [&](std::uint64_t ticket) { state_->next(ticket, over, now() + deadline); });
+              [&](std::uint64_t ticket) { state_->next(ticket, over, now() + bounded(deadline)); });
         },
         [this](ExtendAtom, const Attempt& attempt, const Span& generated) {
           return answer([&] { return state_->extend(attempt, generated); });
         },
         [this](FinishAtom, const Attempt& attempt, Duration deadline) {
-          return ask<FinishPromise>(
-              [&](std::uint64_t ticket) { state_->finish(ticket, attempt, now() + deadline); });
+          return ask<FinishPromise>([&](std::uint64_t ticket) {
+            state_->finish(ticket, attempt, now() + bounded(deadline));
+          });
         },
         [this](RejectAtom, SampleId sample) {
           return answer([&] { return state_->reject(sample); });
         },
         [this](BatchAtom, std::uint64_t count, Duration deadline) {
-          return ask<BatchPromise>(
-              [&](std::uint64_t ticket) { state_->take_batch(ticket, count, now() + deadline); });
+          return ask<BatchPromise>([&](std::uint64_t ticket) {
+            state_->take_batch(ticket, count, now() + bounded(deadline));
+          });
         },
         [this](LastAtom) {
           return answer([&]() -> Result<void> {

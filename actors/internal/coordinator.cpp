@@ -124,7 +124,7 @@ class Coordinator {
   }
   void not_renewed(const Error& why) {
     trouble_ = why.text;
-    state_->not_renewed(why);
+    state_->not_renewed();
     act();
   }
   void carry_out(const replica::Confirm& confirm) {
@@ -244,7 +244,7 @@ class Coordinator {
               if (why.code == ErrorCode::timeout || is_death(error)) {
                 state_->failed(whom, why);
               } else {
-                state_->install_failed(whom, why);
+                state_->install_failed(whom);
               }
               act();
             });

@@ -1,6 +1,5 @@
 #include "actors/internal/ledger.hpp"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -14,8 +13,6 @@ namespace {
 
 /// What is left for the answer once those who read have lost their leases.
 constexpr Duration press_grace = std::chrono::seconds(1);
-
-constexpr Duration patience_most = std::chrono::hours(24);
 
 class Ledger {
  public:
@@ -97,9 +94,7 @@ class Ledger {
       end_writer(shard, Error{ErrorCode::refused, "it asked again"});
       const std::uint64_t number = next_writer_++;
       writers_[shard] = Writer{number, version, false, promise};
-      // A peer's word; more would overflow the clock.
-      const Duration patience = std::clamp(deadline, Duration::zero(), patience_most);
-      self_->delayed_send(self_, patience, LateAtom::value, shard, number);
+      self_->delayed_send(self_, bounded(deadline), LateAtom::value, shard, number);
     }
     tell();
     return promise;

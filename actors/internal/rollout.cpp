@@ -146,20 +146,11 @@ class Rollout {
               promise.deliver(done);
             },
             [this, promise, deadline = bounded(order.deadline)](caf::error& error) mutable {
-              if (is_late(error)) return leave_engine(promise, deadline);
+              if (is_late(error)) return seat_->leave_late_engine(promise, deadline);
               end_order(false);
               promise.deliver(to_caf(from_caf(error)));
             });
     return promise;
-  }
-
-  /// What an engine does after its time is unknown: nothing can be built on it any more.
-  void leave_engine(VersionPromise& promise, Duration deadline) {
-    const Error why{ErrorCode::timeout, text_of(seat_->config().shard) +
-                                            " has an engine that did not answer within " +
-                                            text_of(deadline)};
-    promise.deliver(to_caf(why));
-    seat_->leave(failure(why.code, why.text));
   }
 
   void end_order(bool well) {

@@ -2,7 +2,6 @@
 // A shard's place in its exchange: how trainer and rollout shards find it, join it, lose it, join
 // again, and end.
 
-#include <algorithm>
 #include <functional>
 #include <optional>
 #include <span>
@@ -78,6 +77,17 @@ class Seat {
     self_->quit(caf::exit_reason::user_shutdown);
   }
 
+  /// For an engine that missed its deadline: what it does after that is unknown, so that nothing
+  /// can be built on it any more. Whoever `asked` is told first.
+  template <class Promise>
+  void leave_late_engine(Promise& asked, Duration deadline) {
+    const Error why{
+        ErrorCode::timeout,
+        text_of(config_.shard) + " has an engine that did not answer within " + text_of(deadline)};
+    asked.deliver(to_caf(why));
+    leave(failure(why.code, why.text));
+  }
+
   [[nodiscard]] const ShardConfig& config() const noexcept { return config_; }
   /// Null while there is none that this shard has a seat of.
   [[nodiscard]] const JoinActor* exchange() const noexcept {
@@ -148,11 +158,6 @@ class Seat {
   Time until_{};
   Duration patience_{};
 };
-
-/// How long to wait when a peer says so: more would overflow a clock, and is as good as for ever.
-inline Duration bounded(Duration wanted) noexcept {
-  return std::clamp(wanted, Duration::zero(), Duration(std::chrono::hours(24)));
-}
 
 /// A plan as it came from the exchange.
 inline Result<Plan> plan_of(const Payload& payload) {

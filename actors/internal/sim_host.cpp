@@ -85,8 +85,7 @@ MemberHooks Host::hooks() {
       hook(
           HookKind::update, call,
           [this, call]() -> Result<void> {
-            world_.model.fill_half(shard, ranks_, call.version, true, memory_[call.slot]);
-            world_.model.fill_half(shard, ranks_, call.version, false, memory_[call.slot]);
+            world_.model.fill(shard, ranks_, call.version, memory_[call.slot]);
             world_.given(shard, call.version);
             return {};
           },

@@ -35,7 +35,7 @@ struct MatrixModel {
 
   /// The shard's box, dense, at the start of each slot's one region.
   [[nodiscard]] Manifest manifest_of(const ShardId& shard, std::uint32_t ranks,
-                                     std::uint32_t slots) const {
+                                     std::uint32_t slots = 1) const {
     Manifest manifest;
     manifest.shard = shard;
     manifest.replica_ranks = ranks;
@@ -74,6 +74,12 @@ struct MatrixModel {
       const std::int32_t number = value(version, row, column);
       std::memcpy(memory.data() + 4 * element, &number, 4);
     });
+  }
+
+  void fill(const ShardId& shard, std::uint32_t ranks, std::uint64_t version,
+            std::span<std::byte> memory) const {
+    fill_half(shard, ranks, version, false, memory);
+    fill_half(shard, ranks, version, true, memory);
   }
 
   [[nodiscard]] bool holds(const ShardId& shard, std::uint32_t ranks, std::uint64_t version,

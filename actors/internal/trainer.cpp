@@ -219,21 +219,12 @@ class Trainer {
                                   fail);
                       },
                       [this, promise, deadline](caf::error& error) mutable {
-                        if (is_late(error)) return leave_engine(promise, deadline);
+                        if (is_late(error)) return seat_->leave_late_engine(promise, deadline);
                         promise.deliver(to_caf(from_caf(error)));
                       });
             },
             fail);
     return promise;
-  }
-
-  /// What an engine writes after its time is unknown: nothing can be built on it any more.
-  void leave_engine(VersionPromise& promise, Duration deadline) {
-    const Error why{ErrorCode::timeout, text_of(seat_->config().shard) +
-                                            " has an engine that did not answer within " +
-                                            text_of(deadline)};
-    promise.deliver(to_caf(why));
-    seat_->leave(failure(why.code, why.text));
   }
 
   static constexpr Duration answer_grace = std::chrono::seconds(5);

@@ -14,9 +14,6 @@
 namespace weir {
 namespace {
 
-/// A peer's deadline beyond this would overflow the clock, and is as good as none.
-constexpr Duration deadline_most = std::chrono::hours(24);
-
 /// Chunks bound to memory on both sides, for the last few routes of each source: a trainer with two
 /// slots and a rollout with two meet in four ways.
 class BoundChunks {
@@ -195,7 +192,7 @@ class TransportWorker {
     bound_->take(routes, plan_->sources);
     state_.begin({order.seat, order.lease, order.version, order.target_slot});
     running_ = Running{order.version, next_number_++, promise};
-    const Duration deadline = std::clamp(order.deadline, Duration::zero(), deadline_most);
+    const Duration deadline = bounded(order.deadline);
     self_->delayed_send(self_, deadline, DoneAtom::value, running_->late,
                         FetchOutcome{failure(ErrorCode::timeout, "the bytes did not all come in " +
                                                                      text_of(deadline))});

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "actors/admission_state.hpp"
-#include "tests/actors/random.hpp"
+#include "runtime/random.hpp"
 
 namespace weir {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "actors/admission_state.hpp"
-#include "tests/actors/random.hpp"
+#include "runtime/random.hpp"
 
 namespace weir {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/element_type.hpp"
-#include "tests/actors/random.hpp"
+#include "runtime/random.hpp"
 #include "tests/actors/shown_results.hpp"
 
 namespace weir {

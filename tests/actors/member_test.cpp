@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "actors/exchange.hpp"
+#include "actors/internal/sim_model.hpp"
 #include "tests/actors/fake_transport.hpp"
 #include "tests/actors/shown_results.hpp"
-#include "tests/actors/small_model.hpp"
 
 using Catch::Matchers::StartsWith;
 using namespace std::chrono_literals;
@@ -23,7 +23,7 @@ namespace weir {
 namespace {
 
 constexpr ShardId trainer{Side::trainer, 0, 0};
-const SmallModel model;
+const sim::MatrixModel model{.rows = 6, .columns = 8};
 
 /// A trainer that nothing is wrong with, but that nobody listens at its port.
 struct LoneTrainer {

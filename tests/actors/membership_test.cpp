@@ -7,8 +7,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include "actors/internal/sim_model.hpp"
 #include "tests/actors/shown_results.hpp"
-#include "tests/actors/small_model.hpp"
 
 using namespace std::chrono_literals;
 
@@ -30,7 +30,7 @@ ExchangeOptions options() {
 }
 
 Manifest manifest_of(const ShardId& shard) {
-  return SmallModel{}.manifest_of(shard, shard.side == Side::trainer ? 2 : 1);
+  return sim::MatrixModel{}.manifest_of(shard, shard.side == Side::trainer ? 2 : 1);
 }
 
 struct Driven {

@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "actors/exchange.hpp"
+#include "actors/internal/sim_model.hpp"
 #include "actors/member.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/workers.hpp"
 #include "tests/actors/child.hpp"
 #include "tests/actors/fake_transport.hpp"
 #include "tests/actors/shown_results.hpp"
-#include "tests/actors/small_model.hpp"
 #include "tests/actors/strangers.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -31,7 +31,7 @@ using namespace std::chrono_literals;
 namespace weir {
 namespace {
 
-const SmallModel model;
+const sim::MatrixModel model{.rows = 6, .columns = 8};
 
 /// Where no silence is tested, a busy machine must not look like one.
 constexpr Duration patient = 60s;
@@ -68,7 +68,7 @@ Result<void> run(const ShardId& shard, std::uint32_t ranks, Region& region, std:
   options.silence_max = habits.silence_max;
   options.hooks.update = [&](const HookCall& call, const HookDone& done) {
     if (call.version == habits.at_update) raise(habits.signal);
-    model.fill(shard, ranks, call.version, region.bytes().data());
+    model.fill(shard, ranks, call.version, region.bytes());
     done({});
   };
   options.hooks.install = [&](const HookCall& call, const HookDone& done) {
@@ -80,7 +80,7 @@ Result<void> run(const ShardId& shard, std::uint32_t ranks, Region& region, std:
     done({});
   };
   options.hooks.verify = [&](const HookCall& call, const HookDone& done) {
-    if (!model.holds(shard, ranks, call.version, region.bytes().data())) {
+    if (!model.holds(shard, ranks, call.version, region.bytes())) {
       return done(failure(ErrorCode::invalid, "wrong bytes"));
     }
     done({});
@@ -170,7 +170,7 @@ TEST_CASE("six processes move five versions over loopback and end in good order"
     CHECK(report->bytes_moved == report->bytes_needed);
     CHECK(report->publish > 0ns);
     for (const auto& member : members) {
-      CHECK(model.holds(member->shard, 2, version, member->region->bytes().data()));
+      CHECK(model.holds(member->shard, 2, version, member->region->bytes()));
     }
   }
   const auto status = (*exchange)->status();
@@ -221,7 +221,7 @@ void go_on_after(const Death& death, Duration silence_max) {
     report = (*exchange)->publish(version);
   }
   REQUIRE(report);
-  CHECK(model.holds(death.shard, 2, report->version, successor.region->bytes().data()));
+  CHECK(model.holds(death.shard, 2, report->version, successor.region->bytes()));
   exchange->reset();
   CHECK(successor.last_word() == "good order");
   for (const auto& member : members) {
@@ -291,7 +291,7 @@ TEST_CASE("an exchange that is killed and started again on its port gets its mem
   REQUIRE(second->hear(60s) == "listens");
   CHECK(second->hear(60s) == "published");
   for (const auto& member : members) {
-    CHECK(model.holds(member->shard, 2, 2, member->region->bytes().data()));
+    CHECK(model.holds(member->shard, 2, 2, member->region->bytes()));
   }
   second->tell("end");
   for (const auto& member : members) CHECK(member->last_word() == "good order");

@@ -299,7 +299,7 @@ TEST_CASE("a failed source is replaced, and the fetch goes on under the same lea
   replica.state.renewed({1, 2, {{Side::trainer, 1, 0}}});
   CHECK(replica.effects() == Texts{"fetch 0 into 1"});
   replica.state.source_failed(replica.from(0), {Side::trainer, 1, 0});
-  replica.state.not_renewed(broken);
+  replica.state.not_renewed();
   CHECK(replica.effects() == Texts{"renew 1", "retry 1", "release 1"});
   replica.state.retry(replica.retry + 1);
   CHECK(replica.effects().empty());
@@ -374,7 +374,7 @@ TEST_CASE("with a second buffer a failed installation brings all back to the ver
   replica.state.confirmed(true);
   replica.both(&ReplicaState::paused);
   replica.effects();
-  replica.state.install_failed(replica.from(0), broken);
+  replica.state.install_failed(replica.from(0));
   CHECK(replica.effects().empty());
   replica.state.installed(replica.from(1), 2, 1);
   CHECK(replica.effects() == Texts{"retry 1", "install 1 at 0", "install 1 at 1"});
@@ -400,7 +400,7 @@ TEST_CASE("where there is no way back, a failed installation puts the replica ou
   if (placement == Placement::staging) replica.both(&ReplicaState::paused);
   replica.effects();
   replica.state.installed(replica.from(0), 2, 0);
-  replica.state.install_failed(replica.from(1), broken);
+  replica.state.install_failed(replica.from(1));
   CHECK(replica.effects() == Texts{"out: a shard could not install version 2", "retry 1"});
   replica.state.retry(replica.retry);
   replica.lease(2);
@@ -419,7 +419,7 @@ TEST_CASE("a shard that is lost while all go back leaves the others to a later v
   replica.fetch(2);
   replica.state.confirmed(true);
   replica.both(&ReplicaState::paused);
-  replica.state.install_failed(replica.from(0), broken);
+  replica.state.install_failed(replica.from(0));
   replica.state.installed(replica.from(1), 2, 1);
   replica.effects();
   CHECK(replica.lose(0) == Texts{"out: not all of its shards are there"});

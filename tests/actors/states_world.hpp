@@ -13,7 +13,7 @@
 #include "actors/ledger_state.hpp"
 #include "actors/replica_state.hpp"
 #include "actors/shard_state.hpp"
-#include "tests/actors/random.hpp"
+#include "runtime/random.hpp"
 
 namespace weir {
 

@@ -101,7 +101,7 @@ void StatesWorld::carry_out(std::uint32_t replica, const replica::Renew& renew) 
   ledger_box_.emplace_back([this, replica, renew] {
     const Result<Lease> lease = ledger_->renew(renew.lease, renew.failed);
     to_coordinator(replica, [lease](ReplicaState& state) {
-      lease ? state.renewed(*lease) : state.not_renewed(lease.error());
+      lease ? state.renewed(*lease) : state.not_renewed();
     });
     act_ledger();
   });
@@ -341,7 +341,7 @@ void StatesWorld::end_order(std::size_t process, bool faults) {
   if (!well) {
     answer(process, one.order_number, [what, from](ReplicaState& state) {
       const Error why{ErrorCode::refused, "no"};
-      what == Order::install ? state.install_failed(from, why) : state.failed(from, why);
+      what == Order::install ? state.install_failed(from) : state.failed(from, why);
     });
     return idle(process);
   }

@@ -2,9 +2,11 @@
 """Plants each mistake of mutants.py in a copy of the tree, and counts the seeds that find it.
 
 usage: tests/mutants/run.py [--seeds N] [NAME...]    N seeds at most for each (400)
+       tests/mutants/run.py --check                  only: is each place still there, once?
 
-Takes about a minute for each mistake on two cores; the first build takes longer. The copy and its
-build stay in build/mutants. The last line is "N passed, M failed": passed is what a seed has found.
+First the tree as it is runs N seeds, and has to pass. A mistake takes about a minute on two cores,
+the first build longer; copy and build stay in build/mutants. The last line is "N passed, M failed":
+passed is what a seed has found.
 """
 
 import argparse
@@ -26,6 +28,18 @@ def run(*command, **options):
     return subprocess.run(command, text=True, capture_output=True, check=False, **options)
 
 
+def check():
+    """Whether every mistake names a place that the tree has exactly once."""
+    bad = 0
+    for name, file, text, _, _ in MUTANTS:
+        count = (ROOT / file).read_text().count(text)
+        if count != 1:
+            bad += 1
+            print(f"{name}: {file} has its text {count} times, not once")
+    print(f"{len(MUTANTS) - bad} passed, {bad} failed")
+    return 1 if bad else 0
+
+
 def copy_tree():
     """Only what has changed is copied, so that only that is built again."""
     for name in run("git", "-C", ROOT, "ls-files", "-co", "--exclude-standard").stdout.split("\n"):
@@ -38,54 +52,58 @@ def copy_tree():
 
 
 def build():
+    """What went wrong, or nothing."""
     if not (BUILD / "build.ninja").exists():
         made = run("cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
                    "-DBUILD_TESTING=OFF")
         if made.returncode != 0:
-            sys.exit(made.stdout + made.stderr)
-    return run("ninja", "-C", BUILD, "weir")
+            return made.stdout + made.stderr
+    made = run("ninja", "-C", BUILD, "weir")
+    return made.stdout[-2000:] if made.returncode != 0 else ""
 
 
-def seeds_until_found(seeds):
-    """How many seeds it took, or None; and what was broken."""
+def soak(seeds):
+    """What is wrong with the tree's build, and how many seeds it took; or nothing."""
     done = run(BUILD / "weir", "soak", "--seeds", str(seeds), "--broken-max", "1", timeout=3600)
     found = re.findall(r"^BROKEN seed (\d+): (.*)$", done.stdout, re.MULTILINE)
     if found:
-        return min((int(seed), text) for seed, text in found)
-    if done.returncode not in (0, 1):
-        return 1, f"the program ended with status {done.returncode}"
-    return None, ""
+        seed, broken = min((int(seed), text) for seed, text in found)
+        broken = re.sub(r" \(at .*", "", broken)
+        return f"found by seed {seed}: {broken}"
+    if done.returncode != 0:
+        return f"found by a crash, status {done.returncode}: {done.stderr[-500:].strip()}"
+    return ""
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=400)
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
+    if arguments.check:
+        return check()
+    copy_tree()
+    wrong = build() or soak(arguments.seeds)
+    if wrong:
+        sys.exit(f"the tree as it is: {wrong}")
     passed = failed = 0
-    for name, file, text, instead, wrong in MUTANTS:
+    for name, file, text, instead, consequence in MUTANTS:
         if arguments.names and name not in arguments.names:
             continue
         copy_tree()
         source = (TREE / file).read_text()
         if source.count(text) != 1:
-            print(f"{name}: FAILED, {file} does not have that text once", flush=True)
-            failed += 1
-            continue
-        (TREE / file).write_text(source.replace(text, instead))
-        made = build()
-        if made.returncode != 0:
-            print(f"{name}: FAILED, does not build\n{made.stdout[-2000:]}", flush=True)
-            failed += 1
-            continue
-        seed, broken = seeds_until_found(arguments.seeds)
-        if seed is None:
-            failed += 1
-            print(f"{name}: NOT FOUND in {arguments.seeds} seeds ({wrong})", flush=True)
+            outcome = f"FAILED, {file} does not have that text once"
         else:
-            passed += 1
-            broken = re.sub(r" \(at .*", "", broken)
-            print(f"{name}: found by seed {seed}: {broken}", flush=True)
+            (TREE / file).write_text(source.replace(text, instead))
+            trouble = build()
+            found = "" if trouble else soak(arguments.seeds)
+            outcome = (f"FAILED, does not build\n{trouble}" if trouble else
+                       found or f"NOT FOUND in {arguments.seeds} seeds ({consequence})")
+        passed += outcome.startswith("found")
+        failed += not outcome.startswith("found")
+        print(f"{name}: {outcome}", flush=True)
     copy_tree()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -30,14 +30,14 @@ bool any_twice(const Counts& counts) {
   return std::any_of(counts.begin(), counts.end(), [](const auto& c) { return c.second > 1; });
 }
 
-ByteLattice random_lattice(testing::Random& random) {
+ByteLattice random_lattice(Random& random) {
   const auto rank = static_cast<int>(random.below(5));
   ByteLattice lattice{random.between(0, 40), std::int64_t{1} << random.below(4),
                       Dims::filled(rank, 1), Dims::filled(rank, 1)};
   for (int dim = 0; dim < rank; ++dim) {
     lattice.extent[dim] = random.between(1, 4);
     lattice.stride[dim] =
-        random.one_in(2) ? random.between(1, 30) : std::int64_t{4} << random.below(5);
+        random.chance(1, 2) ? random.between(1, 30) : std::int64_t{4} << random.below(5);
   }
   return lattice;
 }
@@ -45,7 +45,7 @@ ByteLattice random_lattice(testing::Random& random) {
 }  // namespace
 
 TEST_CASE("two lattices share a byte exactly when counting finds one", "[runtime][planner]") {
-  testing::Random random(1);
+  Random random(1);
   int shared = 0;
   int apart = 0;
   for (int i = 0; i < 4000; ++i) {

@@ -111,7 +111,7 @@ Manifest manifest_of_pieces(int rank, std::int64_t pieces) {
 TEST_CASE("manifests and plans arrive as they were sent", "[runtime][codec]") {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
-    testing::Random random(seed);
+    Random random(seed);
     const std::vector<Manifest> manifests = testing::random_manifests(random);
     for (const Manifest& manifest : manifests) {
       REQUIRE(decode_manifest(bytes_of(encode(manifest))) == manifest);
@@ -127,7 +127,7 @@ TEST_CASE("manifests and plans arrive as they were sent", "[runtime][codec]") {
 TEST_CASE("slots arrive as they were sent, in manifests and in plans", "[runtime][codec]") {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     CAPTURE(seed);
-    testing::Random random(seed);
+    Random random(seed);
     std::vector<Manifest> manifests = testing::random_manifests(random);
     for (Manifest& manifest : manifests) {
       manifest.slots = manifest.shard.side == Side::trainer ? 3 : 2;
@@ -175,7 +175,7 @@ TEST_CASE("many elements that are all zero arrive", "[runtime][codec]") {
 }
 
 TEST_CASE("bytes need not be aligned", "[runtime][codec]") {
-  testing::Random random(7);
+  Random random(7);
   const Manifest manifest = testing::random_manifests(random).front();
   const std::string encoded = encode(manifest);
   for (std::size_t shift = 0; shift < 8; ++shift) {
@@ -324,13 +324,13 @@ TEST_CASE("a plan with numbers that mean nothing is refused", "[runtime][codec]"
 TEST_CASE("a damaged message is refused or is another good one", "[runtime][codec]") {
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     CAPTURE(seed);
-    testing::Random random(seed);
+    Random random(seed);
     const std::string good = encode(testing::random_manifests(random).front());
     std::string bad = good;
     for (std::size_t i = 1 + random.below(4); i > 0; --i) {
       bad[random.below(bad.size())] = static_cast<char>(random.below(256));
     }
-    bad.resize(random.one_in(4) ? random.below(bad.size()) : bad.size());
+    bad.resize(random.chance(1, 4) ? random.below(bad.size()) : bad.size());
     const auto manifest = decode_manifest(bytes_of(bad));
     if (manifest) REQUIRE(decode_manifest(bytes_of(encode(*manifest))) == manifest);
   }

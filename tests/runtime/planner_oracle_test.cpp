@@ -15,8 +15,6 @@ namespace weir {
 // say, executes the plan's copies element by element, and compares each target byte with the name
 // that the rollouts' pieces demand. Random manifests from a fixed seed; WEIR_SEED changes it.
 
-using testing::Random;
-
 namespace {
 
 using Memory = std::vector<std::uint64_t>;                // A name per byte; 0: never written.
@@ -192,7 +190,7 @@ TEST_CASE("a piece taken away leaves a hole, unless others hold its box", "[runt
     CAPTURE(seed);
     Random random(seed);
     std::vector<Manifest> manifests = testing::random_manifests(random);
-    const Side side = random.one_in(2) ? Side::trainer : Side::rollout;
+    const Side side = random.chance(1, 2) ? Side::trainer : Side::rollout;
     const int shard = shard_with_piece(random, manifests, side);
     if (shard < 0) continue;
     Manifest& manifest = manifests[static_cast<std::size_t>(shard)];

@@ -9,29 +9,9 @@
 #include <vector>
 
 #include "runtime/manifest.hpp"
+#include "runtime/random.hpp"
 
 namespace weir::testing {
-
-/// splitmix64: the same numbers with every library.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() noexcept {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15U;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31);
-  }
-  /// From 0 to `end` - 1. The modulo's bias does not matter to tests.
-  std::size_t below(std::size_t end) noexcept { return next() % end; }
-  std::int64_t between(std::int64_t low, std::int64_t high) noexcept {
-    return low + static_cast<std::int64_t>(below(static_cast<std::size_t>(high - low + 1)));
-  }
-  bool one_in(std::size_t count) noexcept { return below(count) == 0; }
-
- private:
-  std::uint64_t state_;
-};
 
 /// A box of a tensor that some rank keeps.
 struct Held {
@@ -42,7 +22,7 @@ struct Held {
 /// Cuts a box at random places into disjoint boxes that fill it.
 inline void cut(Random& random, const Box& box, int depth, std::vector<Box>& parts) {
   const int rank = box.start.rank();
-  if (depth > 0 && rank > 0 && !random.one_in(3)) {
+  if (depth > 0 && rank > 0 && !random.chance(1, 3)) {
     const auto dim = static_cast<int>(random.below(static_cast<std::size_t>(rank)));
     if (box.extent[dim] > 1) {
       Box low = box;
@@ -67,7 +47,7 @@ inline std::uint64_t place(Random& random, Manifest& manifest, const std::vector
   const int rank = extent.rank();
   std::vector<int> order(static_cast<std::size_t>(rank) + 1);  // `rank` stands for the slots.
   std::iota(order.begin(), order.end(), 0);
-  if (random.one_in(2)) {
+  if (random.chance(1, 2)) {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
   } else {
     std::rotate(order.begin(), order.end() - 1, order.end());
@@ -77,7 +57,7 @@ inline std::uint64_t place(Random& random, Manifest& manifest, const std::vector
   std::int64_t slot_step = 0;
   Dims stride = Dims::filled(rank, 0);
   for (std::size_t i = order.size(); i-- > 0;) {
-    if (random.one_in(8)) step += random.between(1, 9);
+    if (random.chance(1, 8)) step += random.between(1, 9);
     (order[i] == rank ? slot_step : stride[order[i]]) = step;
     step *= order[i] == rank ? static_cast<std::int64_t>(group.size()) : extent[order[i]];
   }
@@ -106,7 +86,7 @@ inline Manifest manifest_of(Random& random, const ShardId& shard, std::uint32_t 
     manifest.tensors.push_back(model[tensor]);
   }
   for (Held& one : held) one.tensor = local[one.tensor];
-  if (random.one_in(2)) {
+  if (random.chance(1, 2)) {
     for (std::size_t i = held.size(); i > 1; --i) std::swap(held[i - 1], held[random.below(i)]);
   }
   std::array<std::uint64_t, 3> used{};
@@ -114,14 +94,14 @@ inline Manifest manifest_of(Random& random, const ShardId& shard, std::uint32_t 
   while (!held.empty()) {
     std::vector<Held> group = {held.back()};
     held.pop_back();
-    while (!held.empty() && group.size() < 4 && random.one_in(2) &&
+    while (!held.empty() && group.size() < 4 && random.chance(1, 2) &&
            held.back().box.extent == group[0].box.extent &&
            manifest.tensors[held.back().tensor].type == manifest.tensors[group[0].tensor].type) {
       group.push_back(held.back());
       held.pop_back();
     }
     const std::size_t region = random.below(regions);
-    if (random.one_in(4)) used[region] += random.below(9);
+    if (random.chance(1, 4)) used[region] += random.below(9);
     used[region] = place(random, manifest, group, static_cast<std::uint32_t>(region), used[region]);
   }
   for (std::size_t i = 0; i < regions; ++i) {
@@ -142,9 +122,9 @@ inline std::vector<Manifest> replica_of(Random& random, Side side, std::uint32_t
     cut(random, Box::whole(shape), 4, parts);
     for (const Box& part : parts) {
       held[random.below(ranks)].push_back({tensor, part});
-      if (random.one_in(4)) held[random.below(ranks)].push_back({tensor, part});
+      if (random.chance(1, 4)) held[random.below(ranks)].push_back({tensor, part});
     }
-    if (random.one_in(4)) {  // A box that overlaps others and agrees with none.
+    if (random.chance(1, 4)) {  // A box that overlaps others and agrees with none.
       parts.clear();
       cut(random, Box::whole(shape), 6, parts);
       held[random.below(ranks)].push_back({tensor, parts[random.below(parts.size())]});
@@ -164,9 +144,9 @@ inline std::vector<Tensor> random_tensors(Random& random) {
     Dims shape = Dims::filled(static_cast<int>(random.below(rank_max + 1)), 0);
     const std::int64_t most = shape.rank() > 2 ? 5 : 12;
     for (int dim = 0; dim < shape.rank(); ++dim) shape[dim] = random.between(1, most);
-    if (shape.rank() > 0 && random.one_in(16)) shape[0] = 0;
+    if (shape.rank() > 0 && random.chance(1, 16)) shape[0] = 0;
     model.push_back({"t" + std::to_string(i), static_cast<ElementType>(random.below(10)), shape,
-                     random.one_in(4) ? TensorKind::buffer : TensorKind::parameter});
+                     random.chance(1, 4) ? TensorKind::buffer : TensorKind::parameter});
   }
   return model;
 }
@@ -180,13 +160,13 @@ inline std::vector<Manifest> random_manifests(Random& random) {
   for (const Side side : {Side::trainer, Side::rollout}) {
     std::uint32_t replica = 0;
     std::vector<Tensor> own = model;
-    if (side == Side::rollout && own.size() > 1 && random.one_in(4)) own.pop_back();
-    const bool renamed = side == Side::rollout && random.one_in(8);
+    if (side == Side::rollout && own.size() > 1 && random.chance(1, 4)) own.pop_back();
+    const bool renamed = side == Side::rollout && random.chance(1, 8);
     if (renamed) own[0].name = "t0.alias";
     for (std::size_t layout = 1 + random.below(2); layout > 0; --layout) {
       for (Tensor& tensor : own) {
         const bool floats = tensor.type == ElementType::f32 || tensor.type == ElementType::bf16;
-        if (floats) tensor.type = random.one_in(2) ? ElementType::f32 : ElementType::bf16;
+        if (floats) tensor.type = random.chance(1, 2) ? ElementType::f32 : ElementType::bf16;
       }
       const std::vector<Manifest> shards = replica_of(random, side, replica, own);
       for (std::size_t copies = 1 + random.below(3); copies > 0; --copies, ++replica) {

@@ -37,20 +37,20 @@ std::string model_in(const QuickFolder& folder) {
 std::vector<std::string> arguments_for(Random& random, const std::string& model) {
   std::vector<std::string> arguments = {"demo", "--model=" + model, "--async", "--versions=6"};
   const auto add = [&arguments](const std::string& argument) { arguments.push_back(argument); };
-  add(random.one_of<std::string>(
-      {"--train=megatron:tp=2", "--train=fsdp2:dp=2", "--train=megatron:tp=1,dp=2"}));
-  add(random.one_of<std::string>({"--rollout=vllm:tp=2", "--rollout=vllm:tp=1"}));
-  add(random.one_of<std::string>({"--replicas=1", "--replicas=2", "--replicas=3"}));
-  add(random.one_of<std::string>({"--publish=pinned", "--publish=snapshot", "--publish=convert"}));
-  add(random.one_of<std::string>(
-      {"--placement=in-place", "--placement=second-buffer", "--placement=staging"}));
-  add(random.one_of<std::string>({"--follow=finish", "--follow=jump"}));
-  add(random.one_of<std::string>({"--step-ms=20", "--step-ms=30", "--step-ms=100"}));
-  add(random.one_of<std::string>({"--decode-ms=1", "--decode-ms=10"}));
-  add(random.one_of<std::string>({"--restart-ms=0", "--restart-ms=50", "--restart-ms=300"}));
+  add(one_of<std::string>(
+      random, {"--train=megatron:tp=2", "--train=fsdp2:dp=2", "--train=megatron:tp=1,dp=2"}));
+  add(one_of<std::string>(random, {"--rollout=vllm:tp=2", "--rollout=vllm:tp=1"}));
+  add(one_of<std::string>(random, {"--replicas=1", "--replicas=2", "--replicas=3"}));
+  add(one_of<std::string>(random, {"--publish=pinned", "--publish=snapshot", "--publish=convert"}));
+  add(one_of<std::string>(
+      random, {"--placement=in-place", "--placement=second-buffer", "--placement=staging"}));
+  add(one_of<std::string>(random, {"--follow=finish", "--follow=jump"}));
+  add(one_of<std::string>(random, {"--step-ms=20", "--step-ms=30", "--step-ms=100"}));
+  add(one_of<std::string>(random, {"--decode-ms=1", "--decode-ms=10"}));
+  add(one_of<std::string>(random, {"--restart-ms=0", "--restart-ms=50", "--restart-ms=300"}));
   const std::int64_t kills = random.between(1, 3);
   for (std::int64_t kill = 0; kill < kills; ++kill) {
-    add("--kill=" + random.one_of<std::string>({"rollout", "trainer"}) + "@" +
+    add("--kill=" + one_of<std::string>(random, {"rollout", "trainer"}) + "@" +
         std::to_string(random.between(1, 5)) + "+" + std::to_string(random.between(0, 150)));
   }
   return arguments;

@@ -6,53 +6,40 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "adapters/model/model.hpp"
 #include "adapters/model/seeded_checkpoint.hpp"
 #include "adapters/safetensors/safetensors.hpp"
+#include "runtime/random.hpp"
 #include "tests/adapters/reshard/quick_folder.hpp"
 
 namespace weir {
 
-/// Numbers that are the same on every machine (the library's distributions are not).
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : engine_(seed) {}
-  std::uint64_t bits() { return engine_(); }
-  std::int64_t between(std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(high - low + 1));
-  }
-  bool coin() { return bits() % 2 == 0; }
-  template <class T>
-  const T& one_of(const std::vector<T>& choices) {
-    return choices[bits() % choices.size()];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
+template <class T>
+T one_of(Random& random, const std::vector<T>& choices) {
+  return choices[random.below(choices.size())];
+}
 
 /// A small model of a known family: 8 query heads and 1 to 8 KV heads, so that tensor parallelism
 /// of 1, 2, 4 and 8 fits, and any vocabulary, tied or not, with or without biases.
 inline ModelConfig random_config(Random& random) {
   ModelConfig config;
-  config.family = random.one_of<std::string>({"llama", "qwen2", "qwen3"});
+  config.family = one_of<std::string>(random, {"llama", "qwen2", "qwen3"});
   config.hidden_size = 8 * random.between(1, 3);
   config.num_hidden_layers = random.between(2, 5);
   config.num_attention_heads = 8;
-  config.num_key_value_heads = random.one_of<std::int64_t>({1, 2, 4, 8});
-  config.head_dim = random.one_of<std::int64_t>({2, 4});
+  config.num_key_value_heads = one_of<std::int64_t>(random, {1, 2, 4, 8});
+  config.head_dim = one_of<std::int64_t>(random, {2, 4});
   if (config.family != "qwen3") config.head_dim = config.hidden_size / 8;
   config.intermediate_size = 8 * random.between(1, 4);
   config.vocab_size = random.between(1, 200);
-  config.tie_word_embeddings = random.coin();
-  const bool bias = random.coin();
+  config.tie_word_embeddings = random.chance(1, 2);
+  const bool bias = random.chance(1, 2);
   config.qkv_bias = config.family == "qwen2" || bias;
   config.output_bias = config.family != "qwen2" && bias;
-  config.mlp_bias = config.family == "llama" && random.coin();
+  config.mlp_bias = config.family == "llama" && random.chance(1, 2);
   config.qk_norm = config.family == "qwen3";
   return config;
 }
@@ -60,7 +47,7 @@ inline ModelConfig random_config(Random& random) {
 /// Fills a tensor at random. Floating-point values are finite, since a conversion there and back
 /// keeps every value but not every NaN: their top exponent bit is zero.
 inline void fill(std::span<std::byte> bytes, ElementType type, Random& random) {
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.bits());
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next());
   if (type != ElementType::bf16 && type != ElementType::f32) return;
   const std::size_t step = size_of(type);
   for (std::size_t end = step; end <= bytes.size(); end += step) {
@@ -89,9 +76,9 @@ inline void write_random_checkpoint(const std::filesystem::path& folder, const M
   write_bytes(folder / "config.json", config_json_of(config));
   const auto model = model_of(config);
   REQUIRE(model);
-  const auto type = random.one_of<ElementType>({ElementType::bf16, ElementType::f32});
-  const bool wide_norms = random.coin();
-  const std::size_t cut = random.coin() ? model->tensors.size() / 2 : model->tensors.size();
+  const auto type = one_of<ElementType>(random, {ElementType::bf16, ElementType::f32});
+  const bool wide_norms = random.chance(1, 2);
+  const std::size_t cut = random.chance(1, 2) ? model->tensors.size() / 2 : model->tensors.size();
   std::vector<FileTensor> first;
   std::vector<FileTensor> second;
   for (const Tensor& tensor : model->tensors) {

@@ -79,10 +79,10 @@ std::string number(std::int64_t value) {
 }
 
 std::string random_layout(const ModelConfig& config, Random& random) {
-  const std::int64_t tp = random.one_of<std::int64_t>({1, 2, 4, 8});
+  const std::int64_t tp = one_of<std::int64_t>(random, {1, 2, 4, 8});
   switch (random.between(0, 3)) {
     case 0:
-      return "fsdp2:dp=" + number(random.between(1, 7)) + (random.coin() ? ",dtype=f32" : "");
+      return "fsdp2:dp=" + number(random.between(1, 7)) + (random.chance(1, 2) ? ",dtype=f32" : "");
     case 1:
       return "vllm:tp=" + number(tp);
     case 2:
