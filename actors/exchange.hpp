@@ -12,6 +12,7 @@
 #include "actors/duration.hpp"
 #include "actors/in_flight.hpp"
 #include "actors/sampling.hpp"
+#include "runtime/buggify.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/result.hpp"
 
@@ -53,6 +54,7 @@ struct ExchangeOptions {
   /// that is killed is noticed at once. Raise it where processes may get no processor for seconds.
   Duration silence_max = std::chrono::seconds(2);
   SamplingOptions sampling = {};  ///< For owners that use `Exchange::sampling`.
+  Buggify buggify = {};           ///< For simulations only.
 };
 
 /// How one version went, after `publish`.

@@ -1,5 +1,6 @@
 #include "actors/simulation.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "actors/internal/sim_world.hpp"
@@ -64,14 +65,23 @@ Scene draw_scene(Random& random, bool faults) {
   exchange.follow = random.chance(1, 2) ? Follow::finish : Follow::jump;
   exchange.in_flight = static_cast<InFlight>(random.below(5));
   scene.trainer_slots = 1 + static_cast<std::uint32_t>(random.below(3));
+  // Only replicas that are alike stand in for each other.
+  const bool alike = random.chance(1, 2);
   for (std::uint32_t replica = 0; replica < exchange.rollout_replicas; ++replica) {
-    scene.placements.push_back(static_cast<Placement>(random.below(3)));
+    const auto drawn = static_cast<Placement>(random.below(3));
+    scene.placements.push_back(alike && replica > 0 ? scene.placements.front() : drawn);
   }
   scene.window_bytes_max =
       pick(random, {std::uint64_t{16}, std::uint64_t{64}, std::uint64_t{4096}});
   scene.train_time = pick(random, {Duration(50ms), Duration(200ms), Duration(1s)});
+  if (faults) {
+    // Slow fetches and impatient trainers meet more of what else goes wrong.
+    scene.link.delay_most = pick(random, {Duration(1ms), Duration(20ms), Duration(100ms)});
+    scene.write_patience = pick(random, {Duration(100ms), Duration(1s), Duration(5s)});
+  }
   if (faults && random.chance(1, 3)) scene.hook_trouble = pick(random, {20UL, 60UL, 200UL});
   if (random.chance(1, 2)) draw_demand(random, faults, scene);
+  scene.buggify = faults && random.chance(1, 2);
   return scene;
 }
 
@@ -80,7 +90,8 @@ class Storm {
   explicit Storm(World& world) : world_(world) {}
 
   void gather() {
-    const std::size_t count = world_.net().random().below(7);
+    Random& random = world_.net().random();
+    const std::size_t count = random.below(pick(random, {7UL, 30UL}));
     for (std::size_t i = 0; i < count; ++i) {
       world_.net().after(world_.between(0ns, storm), [this] { strike(); });
     }
@@ -94,10 +105,11 @@ class Storm {
     const auto hosts = world_.hosts();
     Host& host = *hosts[random.below(hosts.size())];
     const bool notice = random.chance(2, 3);
-    switch (random.below(9)) {
+    switch (random.below(11)) {
       case 0:
       case 1:
-        return world_.kill(host, notice, world_.between(0ns, 5s));
+        return world_.kill(host, notice,
+                           world_.between(0ns, pick(random, {50ms, 1000ms, 10'000ms})));
       case 2:
         return world_.hang(host, world_.between(1ms, 5s));
       case 3:
@@ -114,6 +126,10 @@ class Storm {
             1 + static_cast<int>(random.below(4)));
       case 7:
         return cut_bytes();
+      case 8:
+        return stall_soon(std::nullopt, world_.between(1ms, 3s));
+      case 9:
+        return stall_soon(host.shard, world_.between(1ms, 3s));
       default:
         return slow_down();
     }
@@ -122,6 +138,12 @@ class Storm {
   void crash_soon() {
     if (world_.crash_actor()) return;
     world_.net().after(world_.between(0ns, 1ms), [this] { crash_soon(); });
+  }
+
+  void stall_soon(const std::optional<ShardId>& member, Duration time) {
+    if (world_.stall_actor(member, time)) return;
+    world_.net().after(world_.between(0ns, 1ms),
+                       [this, member, time] { stall_soon(member, time); });
   }
 
   void cut_bytes() {
@@ -140,7 +162,7 @@ class Storm {
     world_.bytes().set_link(slow);
     world_.net().after(world_.between(1ms, 5s), [this] {
       world_.net().delay_max = 1ms;
-      world_.bytes().set_link(SimLink{});
+      world_.bytes().set_link(world_.scene().link);
     });
   }
 
@@ -181,6 +203,7 @@ Result<SimulationReport> simulate(const SimulationOptions& options) {
     world.broke("not every replica came to version " + std::to_string(world.last_version()) +
                 " after all faults had ended");
   }
+  if (!options.faults && world.restarts != 0) world.broke("a member ended, and nothing had failed");
   if (world.owner() != nullptr && !world.broken()) check_owner(world, options.steps_max);
   report.steps = world.net().steps();
   report.time = world.net().now();
@@ -188,7 +211,7 @@ Result<SimulationReport> simulate(const SimulationOptions& options) {
   report.commits = world.commits;
   report.batches = world.batches();
   report.decodes = world.decodes;
-  report.faults = faults.count();
+  report.faults = faults.count() + world.strikes;
   report.restarts = world.restarts;
   report.trace = world.net().trace().finish();
   report.last_draw = world.net().random().next();

@@ -107,8 +107,12 @@ class Coordinator {
               state_->leased(lease);
               act();
             },
-            [this](caf::error& error) {
-              trouble_ = from_caf(error).text;
+            [this, version = ask.version](caf::error& error) {
+              const Error why = from_caf(error);
+              trouble_ = why.text;
+              if (why.code == ErrorCode::unavailable) {
+                self_->send(supervisor_, FailAtom::value, version, why);
+              }
               state_->not_leased();
               act();
             });
@@ -132,7 +136,8 @@ class Coordinator {
         .then(
             [this](caf::ok_atom) {
               fetch_took_ = now() - leased_at_;
-              state_->confirmed(true);
+              state_->confirmed(
+                  !strikes(options_.buggify, "coordinator: a confirmation is not believed"));
               act();
             },
             [this](caf::error& error) {
@@ -177,8 +182,15 @@ class Coordinator {
               act();
             },
             [this, whom = from(fetch.rank), deadline = order.deadline](caf::error& error) {
-              state_->fetch_failed(
-                  whom, member_failed(shard(whom.rank), state_->doing(whom.rank), error, deadline));
+              const Error why =
+                  member_failed(shard(whom.rank), state_->doing(whom.rank), error, deadline);
+              // One that says itself that the bytes took too long is not at fault.
+              if (why.code == ErrorCode::timeout && !is_late(error)) {
+                trouble_ = why.text;
+                state_->unreadable(whom);
+              } else {
+                state_->fetch_failed(whom, why);
+              }
               act();
             });
   }
@@ -256,8 +268,7 @@ class Coordinator {
           [this](const From& whom) { state_->resumed(whom); });
   }
 
-  // ---- the supervisor and admission
-  // -----------------------------------------------------------------
+  // ---- the supervisor and admission ------------------------------------------------------------
 
   void carry_out(const replica::Expel& expel) {
     trouble_ = expel.why.text;
@@ -280,7 +291,13 @@ class Coordinator {
     committed.fetch = std::exchange(fetch_took_, Duration{});
     if (pausing_since_) committed.paused = now() - *pausing_since_;
     pausing_since_.reset();
-    if (done.readable) self_->send(ledger_, CommitAtom::value, committed);
+    if (done.readable) {
+      if (strikes(options_.buggify, "coordinator: word of a commit comes late")) {
+        self_->delayed_send(ledger_, std::chrono::seconds(1), CommitAtom::value, committed);
+      } else {
+        self_->send(ledger_, CommitAtom::value, committed);
+      }
+    }
     tell_admission(ServeAtom::value, done.version);
     self_->send(supervisor_, CommitAtom::value, committed);
   }

@@ -27,6 +27,7 @@ class Ledger {
   LedgerActor::behavior_type serve(const ExchangeOptions& options,
                                    const SupervisorActor& supervisor) {
     supervisor_ = supervisor;
+    buggify_ = options.buggify;
     state_.emplace(
         LedgerState::Options{.when_full = options.when_full, .versions_max = options.versions_max});
     return {
@@ -127,6 +128,9 @@ class Ledger {
 
   LeasePromise lease(const LeaseRequest& request) {
     auto promise = self_->make_response_promise<LeasePromise>();
+    if (strikes(buggify_, "ledger: no lease is to be had just now")) {
+      return promise.deliver(to_caf({ErrorCode::refused, "not now"}));
+    }
     const std::uint64_t number =
         state_->lease(request.version, request.replica, request.target_slot, request.term);
     readers_[number] = Reader{request.deadline, promise};
@@ -163,6 +167,7 @@ class Ledger {
     const auto found = readers_.find(leased.request);
     auto [deadline, promise] = std::move(found->second);
     readers_.erase(found);
+    if (strikes(buggify_, "ledger: a lease ends as it begins")) deadline = Duration::zero();
     self_->delayed_send(self_, deadline, LateAtom::value, leased.lease.number);
     promise.deliver(std::move(leased.lease));
   }
@@ -181,6 +186,7 @@ class Ledger {
 
   Self self_;
   SupervisorActor supervisor_;
+  Buggify buggify_;
   std::optional<LedgerState> state_;
   std::map<ShardId, Writer> writers_;
   std::map<std::uint64_t, Reader> readers_;

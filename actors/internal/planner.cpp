@@ -95,6 +95,9 @@ class Planner {
                               const MemberStatus& status) {
     if (!sender) return failure(ErrorCode::refused, "a member must say who it is");
     if (ended_) return failure(ErrorCode::refused, "the exchange has ended");
+    if (strikes(options_.buggify, "planner: a member has to ask again")) {
+      return failure(ErrorCode::unavailable, "not now");
+    }
     if (payload.bytes.size() > payload_bytes_max) {
       return failure(ErrorCode::refused, "its manifest is larger than the limit of " +
                                              std::to_string(payload_bytes_max) + " bytes");

@@ -210,7 +210,7 @@ using SupervisorActor = JoinActor::extend_with<SamplingActor>::extend<
     caf::reacts_to<RevokedAtom, std::uint64_t, std::uint32_t>,
     caf::reacts_to<CommitAtom, Committed>, caf::reacts_to<OutAtom, std::uint32_t, std::string>,
     caf::reacts_to<ExpelAtom, ShardId, std::uint64_t, Error>,
-    caf::reacts_to<LateAtom, std::uint64_t>,
+    caf::reacts_to<FailAtom, std::uint64_t, Error>, caf::reacts_to<LateAtom, std::uint64_t>,
     // From its owner:
     caf::reacts_to<FailAtom, Error>, caf::replies_to<EndAtom>::with<caf::ok_atom>>;
 

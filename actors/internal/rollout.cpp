@@ -96,6 +96,9 @@ class Rollout {
 
   FetchPromise fetch(const FetchOrder& order) {
     auto promise = self_->make_response_promise<FetchPromise>();
+    if (strikes(seat_->config().buggify, "rollout: the seat is lost before a fetch")) {
+      seat_->lose();
+    }
     Result<void> begun = obey(order.seat);
     if (begun) begun = state_->begin_fetch(order.version, order.target_slot);
     if (!begun) return promise.deliver(to_caf(begun.error()));
@@ -133,6 +136,7 @@ class Rollout {
   template <class Atom, class Begin>
   VersionPromise ask_engine(Atom atom, const EngineOrder& order, const Begin& begin) {
     auto promise = self_->make_response_promise<VersionPromise>();
+    if (strikes(seat_->config().buggify, "rollout: the seat is lost before a hook")) seat_->lose();
     Result<void> begun = obey(order.seat);
     if (begun && order.in_flight > InFlight::abort_and_requeue) {
       begun = failure(ErrorCode::invalid, "no known way to treat generations in flight");

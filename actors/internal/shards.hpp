@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "actors/internal/protocol.hpp"
+#include "runtime/buggify.hpp"
 
 namespace weir {
 
@@ -18,6 +19,7 @@ struct ShardConfig {
   TransportWorkerActor transport;  ///< Rollout shards only.
   Duration connect_deadline{};
   Duration reconnect_deadline{};
+  Buggify buggify;  ///< Empty but in simulations.
   /// Called once, on an actor's thread, when the shard has ended: with success when the exchange
   /// ended in good order, else with the reason.
   std::function<void(Result<void>)> on_end;

@@ -49,6 +49,7 @@ void Host::start() {
   config.engine = spawn_engine(process.system(), hooks());
   config.connect_deadline = 600s;
   config.reconnect_deadline = 600s;
+  config.buggify = world_.buggify();
   config.on_end = [this](Result<void> why) {
     ended = std::move(why);
     running = false;
@@ -62,9 +63,10 @@ void Host::start() {
     keep(trainer_);
     train();
   } else {
-    config.transport = spawn_transport_worker(
-        process.system(), *transport_, targets,
-        {.window_bytes_max = world_.scene().window_bytes_max, .slots = slots_});
+    config.transport = spawn_transport_worker(process.system(), *transport_, targets,
+                                              {.window_bytes_max = world_.scene().window_bytes_max,
+                                               .slots = slots_,
+                                               .buggify = world_.buggify()});
     keep(spawn_rollout(process.system(), config));
     keep(config.transport);
   }
@@ -192,7 +194,8 @@ void Host::begin() {
   if (!world_.may_train(goal)) return train();
   world_.goal_max = std::max(world_.goal_max, goal);
   ask([this, version = goal](caf::event_based_actor* self) {
-    self->request(trainer_, caf::infinite, AcquireAtom::value, version, Duration(5s))
+    self->request(trainer_, caf::infinite, AcquireAtom::value, version,
+                  world_.scene().write_patience)
         .then([this](const Acquired& acquired) { write(acquired.version, acquired.slot); },
               [this](caf::error& error) {
                 // Whoever fell behind goes on with the others.

@@ -10,30 +10,34 @@ namespace weir::sim {
 
 using namespace std::chrono_literals;
 
+constexpr std::int64_t million = 1'000'000;
+
 // ---- processes ---------------------------------------------------------------------------------
 
 Process::Process(std::string name, Random& random)
     : name_(std::move(name)),
       system_(config_.use_virtual_time()),
+      scheduler_(dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler())),
       offset_(random.between(0, 1'000'000'000)),
       parts_per_million_(random.between(-50'000, 50'000)) {}
 
-caf::scheduler::test_coordinator& Process::scheduler() {
-  return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler());
-}
-
 Duration Process::local(Duration world) const {
-  return offset_ + world + world / 1'000'000 * parts_per_million_;
+  // In two parts, since the product would overflow after a few days.
+  return offset_ + world + world / million * parts_per_million_ +
+         world % million * parts_per_million_ / million;
 }
 
 std::optional<Duration> Process::next_timeout() {
   auto& schedule = scheduler().clock().schedule();
   if (schedule.empty()) return std::nullopt;
   const Duration due = schedule.begin()->first.time_since_epoch();
-  // The first moment of the world at which the clock shows at least that.
-  const std::int64_t parts = 1'000'000 + parts_per_million_;
-  Duration world = std::max(Duration{}, (due - offset_) / parts * 1'000'000 - 1ms);
-  while (local(world) < due) world += std::max<Duration>(1ns, (due - local(world)) / 2);
+  // The first moment of the world at which the clock shows at least that, from just before it on:
+  // divisions that round down put it a few nanoseconds off.
+  const std::int64_t parts = million + parts_per_million_;
+  const Duration gone = std::max(Duration{}, due - offset_);
+  Duration world =
+      std::max(Duration{}, gone / parts * million + gone % parts * million / parts - 3ns);
+  while (local(world) < due) world += 1ns;
   return world;
 }
 
@@ -201,6 +205,8 @@ void Net::end() {
     }
     process->actors.clear();
     auto& scheduler = process->scheduler();
+    scheduler.jobs.insert(scheduler.jobs.end(), process->waiting.begin(), process->waiting.end());
+    process->waiting.clear();
     while (scheduler.try_run_once()) {
     }
     scheduler.clock().cancel_all();
@@ -237,13 +243,12 @@ bool Net::step() {
       choice -= events;
       for (const auto& process : processes_) {
         if (!process->alive || process->hung) continue;
-        auto& jobs = process->scheduler().jobs;
-        if (choice >= jobs.size()) {
-          choice -= jobs.size();
+        const std::size_t jobs = process->scheduler().jobs.size();
+        if (choice >= jobs) {
+          choice -= jobs;
           continue;
         }
-        std::swap(jobs.front(), jobs[choice]);
-        process->scheduler().try_run_once();
+        run(*process, choice);
         return true;
       }
     }
@@ -260,6 +265,37 @@ bool Net::step() {
       if (process->alive && !process->hung) process->advance(now_);
     }
   }
+}
+
+/// One message, or none where the actor has to wait.
+void Net::run(Process& process, std::size_t job) {
+  auto& jobs = process.scheduler().jobs;
+  std::swap(jobs.front(), jobs[job]);
+  const auto* actor = dynamic_cast<caf::scheduled_actor*>(jobs.front());
+  const auto stalled = actor == nullptr ? process.stalled.end() : process.stalled.find(actor->id());
+  if (stalled == process.stalled.end()) {
+    process.scheduler().try_run_once();
+    return;
+  }
+  process.waiting.push_back(jobs.front());
+  jobs.pop_front();
+}
+
+bool Net::stall(Process& process, Duration time) {
+  const auto& jobs = process.scheduler().jobs;
+  if (!process.alive || process.hung || jobs.empty()) return false;
+  const auto* actor = dynamic_cast<caf::scheduled_actor*>(jobs[random_.below(jobs.size())]);
+  if (actor == nullptr || !process.stalled.insert(actor->id()).second) return false;
+  after(time, [own = &process, id = actor->id()] {
+    own->stalled.erase(id);
+    const auto first = std::partition(own->waiting.begin(), own->waiting.end(), [id](auto* job) {
+      return dynamic_cast<caf::scheduled_actor*>(job)->id() != id;
+    });
+    auto& runnable = own->scheduler().jobs;
+    runnable.insert(runnable.end(), first, own->waiting.end());
+    own->waiting.erase(first, own->waiting.end());
+  });
+  return true;
 }
 
 Process& Net::add_process(const std::string& name) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,24 +27,27 @@ class Process {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   caf::actor_system& system() noexcept { return system_; }
-  caf::scheduler::test_coordinator& scheduler();
+  caf::scheduler::test_coordinator& scheduler() noexcept { return scheduler_; }
 
+  /// What its clock shows at that time of the world. It never goes back.
+  [[nodiscard]] Duration local(Duration world) const;
   /// When its next timeout is due, in the world's time.
   [[nodiscard]] std::optional<Duration> next_timeout();
   /// Its clock goes on to the world's `now`, and what is due becomes a message.
   void advance(Duration now);
 
   bool alive = true;
-  bool hung = false;  ///< Stopped: runs nothing until it goes on.
+  bool hung = false;                     ///< Stopped: runs nothing until it goes on.
+  std::set<caf::actor_id> stalled;       ///< Actors that run nothing for now.
+  std::vector<caf::resumable*> waiting;  ///< Those that have something to run.
   /// What has to be ended with it.
   std::vector<caf::strong_actor_ptr> actors;
 
  private:
-  [[nodiscard]] Duration local(Duration world) const;
-
   std::string name_;
   ActorSystemConfig config_;
   caf::actor_system system_;
+  caf::scheduler::test_coordinator& scheduler_;
   Duration offset_;
   std::int64_t parts_per_million_;  ///< That its clock is fast.
 };
@@ -75,6 +79,9 @@ class Net {
   /// Nothing of it runs any more. Peers see it at once, or, without notice, when it is silent.
   void kill(Process& process, bool notice);
   void hang(Process& process, Duration time);
+  /// An actor that is about to run gets no processor for so long: what it is sent waits. False when
+  /// there is none in that process.
+  bool stall(Process& process, Duration time);
 
   /// A connection from `member` to `exchange`; the handle by which the one reaches `door` of the
   /// other. Null when it can't be made now.
@@ -92,7 +99,7 @@ class Net {
   friend class Connection;
 
   void close_of(Process& process);
-  std::vector<Process*> runnable();
+  void run(Process& process, std::size_t job);
 
   Random random_;
   Digester trace_;

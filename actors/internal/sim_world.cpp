@@ -27,6 +27,7 @@ World::~World() {
 }
 
 void World::start() {
+  bytes_.set_link(scene_.link);
   start_exchange();
   const ExchangeOptions& options = scene_.exchange;
   const auto start_side = [this](Side side, std::uint32_t replicas, std::uint32_t ranks) {
@@ -50,7 +51,9 @@ void World::come(std::uint32_t replica) {
 void World::start_exchange() {
   exchange_ = &net_.add_process("exchange");
   exchange_born_ = net_.now();
-  supervisor_ = spawn_supervisor(exchange_->system(), scene_.exchange);
+  ExchangeOptions options = scene_.exchange;
+  options.buggify = buggify();
+  supervisor_ = spawn_supervisor(exchange_->system(), options);
   exchange_->actors.push_back(caf::actor_cast<caf::strong_actor_ptr>(supervisor_));
   if (scene_.demand.batch == 0) return;
   // What an owner had going is gone with it, and so are batches that no version came of.
@@ -147,6 +150,12 @@ void World::kill_exchange(bool notice, Duration restart_after) {
   });
 }
 
+bool World::stall_actor(const std::optional<ShardId>& member, Duration time) {
+  if (!net_.stall(member ? host(*member)->process : *exchange_, time)) return false;
+  tell("an actor of " + (member ? text_of(*member) : "the exchange") + " has to wait");
+  return true;
+}
+
 bool World::crash_actor(std::string_view name) {
   if (!exchange_->alive) return false;
   std::vector<caf::actor_addr> found;
@@ -163,6 +172,22 @@ bool World::crash_actor(std::string_view name) {
   caf::anon_send_exit(found[net_.random().below(found.size())],
                       caf::exit_reason::unhandled_exception);
   return true;
+}
+
+/// In each world about half of the places do anything, seldom or often.
+Buggify World::buggify() {
+  return [this](std::string_view place) {
+    if (!scene_.buggify) return false;
+    auto found = one_in_.find(place);
+    if (found == one_in_.end()) {
+      constexpr std::uint64_t frequencies[] = {0, 0, 4, 30};
+      found = one_in_.emplace(place, frequencies[net_.random().below(4)]).first;
+    }
+    if (found->second == 0 || !net_.random().chance(1, found->second)) return false;
+    ++strikes;
+    tell(found->first);
+    return true;
+  };
 }
 
 // ---- what has to hold --------------------------------------------------------------------------

@@ -31,9 +31,14 @@ struct Scene {
   std::uint64_t window_bytes_max = 1 << 20;
   /// One hook in so many fails, is late, or never ends; 0 for none.
   std::uint64_t hook_trouble = 0;
+  /// Whether the code goes wrong where it proposes to.
+  bool buggify = false;
   /// So many of the last rollout replicas are started by `World::come`, not by `World::start`.
   std::uint32_t late_replicas = 0;
   Duration train_time = std::chrono::milliseconds(200);
+  /// For how long a trainer wants the slot that it would write.
+  Duration write_patience = std::chrono::seconds(5);
+  SimLink link;  ///< How fast bytes move.
   /// Engines rest between two steps, for a sixth of it to all of it. Long stories need few steps.
   Duration rest_most = std::chrono::milliseconds(30);
   Demand demand;
@@ -122,14 +127,22 @@ class World {
   void hang(Host& host, Duration time);
   void cut(Host& host, Net::Way way, Duration time);
   void kill_exchange(bool notice, Duration restart_after);
+  /// An actor of the exchange, or of that member, that is about to run has to wait. False when
+  /// there is none.
+  bool stall_actor(const std::optional<ShardId>& member, Duration time);
   /// An actor of the exchange that is about to run fails; with `name`, one of that name. False when
   /// there is none.
   bool crash_actor(std::string_view name = {});
 
   /// Every replica serves the newest version that is whole, and that is at least `version`.
   [[nodiscard]] bool settled(std::uint64_t version) const;
-  /// Engines fail no more.
-  void calm() { scene_.hook_trouble = 0; }
+  /// Engines and the code itself fail no more, and bytes move fast.
+  void calm() {
+    scene_.hook_trouble = 0;
+    scene_.buggify = false;
+    scene_.link = {};
+    bytes_.set_link(scene_.link);
+  }
   /// Decides what hooks do, besides the scene's trouble.
   void watch_hooks(HookWatch watch) { hook_watch_ = std::move(watch); }
   /// Trainers stop after that version.
@@ -155,6 +168,7 @@ class World {
   std::uint64_t commits = 0;
   std::uint64_t decodes = 0;
   std::uint64_t restarts = 0;
+  std::uint64_t strikes = 0;  ///< How often the code went wrong where it proposed to.
   std::uint64_t newest_whole = 0;
   std::uint64_t goal_max = 1;
   MatrixModel model;
@@ -162,6 +176,7 @@ class World {
   // For hosts.
   FinderActor spawn_finder_for(Host& host);
   void given(const ShardId& trainer, std::uint64_t version);
+  Buggify buggify();
   /// A member has ended by itself; whoever looks after the processes starts it again.
   void left(Host& host);
   Duration between(Duration least, Duration most);
@@ -213,6 +228,8 @@ class World {
   std::set<std::uint64_t> whole_;
   std::uint64_t last_version_ = ~std::uint64_t{0};
   std::optional<std::string> broken_;
+  /// One time in so many does the code go wrong there, never for 0; by the place's name.
+  std::map<std::string, std::uint64_t, std::less<>> one_in_;
   HookWatch hook_watch_;
 };
 

@@ -82,6 +82,10 @@ class Supervisor {
         [this](AnnounceAtom, std::uint64_t version) { announce(version); },
         [this](RevokedAtom atom, std::uint64_t lease, std::uint32_t replica) {
           ++status_.revoked;
+          if (strikes(options_.buggify, "supervisor: a revocation comes late")) {
+            self_->delayed_send(coordinators_[replica], std::chrono::seconds(1), atom, lease);
+            return;
+          }
           self_->send(coordinators_[replica], atom, lease);
         },
         [this](CommitAtom, const Committed& committed) { commit(committed); },
@@ -89,6 +93,7 @@ class Supervisor {
         [this](ExpelAtom atom, const ShardId& shard, std::uint64_t seat, const Error& why) {
           self_->send(planner_, atom, shard, seat, why);
         },
+        [this](FailAtom, std::uint64_t version, const Error& why) { lose(version, why); },
         [this](LateAtom, std::uint64_t number) { late(number); },
         [this](FailAtom, const Error& error) { fail(error); },
         [this](EndAtom) { return end(); },
@@ -221,6 +226,11 @@ class Supervisor {
     if (publication_ && (verifying_ || !publication_->has_committed(replica))) {
       end_publication({ErrorCode::unavailable, why});
     }
+  }
+
+  /// Whoever held that version is gone, so that waiting for it helps nobody.
+  void lose(std::uint64_t version, const Error& why) {
+    if (publication_ && version == version_) end_publication(why);
   }
 
   ReportPromise publish(std::uint64_t version) {

@@ -172,6 +172,9 @@ class Trainer {
     stands_[version] = Stand{self_->clock().now() + answer_deadline, promise};
     self_->delayed_send(self_, answer_deadline, RetryAtom::value, no_attempt);
     if (holding_) tell(version);
+    if (strikes(seat_->config().buggify, "trainer: the seat is lost with a version staged")) {
+      seat_->lose();
+    }
     return promise;
   }
 

@@ -131,6 +131,7 @@ class TransportWorker {
                                             const TransportWorkerOptions& options) {
     WEIR_ASSERT(options.slots > 0 && targets.size() % options.slots == 0);
     window_bytes_max_ = options.window_bytes_max;
+    buggify_ = options.buggify;
     shape_.slots = options.slots;
     for (std::size_t i = 0; i < targets.size() / options.slots; ++i) {
       shape_.region_bytes.push_back(targets[i]->bytes().size());
@@ -215,7 +216,8 @@ class TransportWorker {
     if (flight == state_.in_flight().end()) return;
     const std::size_t chunk = flight->second;
     const std::uint64_t bytes = state_.chunks()[chunk].bytes;
-    const bool moved = result && result->bytes == bytes;
+    const bool doubted = strikes(buggify_, "worker: a chunk that came is fetched again");
+    const bool moved = result && result->bytes == bytes && !doubted;
     state_.end(number, moved);
     if (!moved) {
       bound_->drop(state_.chunks()[chunk], chunk);
@@ -229,6 +231,8 @@ class TransportWorker {
   /// Starts what the window has room for; answers when nothing is left to wait for.
   void advance() {
     while (!running_->failed && !running_->stopped) {
+      const bool busy = !state_.in_flight().empty();
+      if (busy && strikes(buggify_, "worker: a chunk waits for the one before")) break;
       const std::uint64_t start = next_number_++;
       const auto chunk = state_.start_next(start);
       if (!chunk) break;
@@ -284,6 +288,7 @@ class TransportWorker {
   Self self_;
   std::shared_ptr<OwnInbox> inbox_;
   std::uint64_t window_bytes_max_ = 0;
+  Buggify buggify_;
   TargetShape shape_;
   PlanPtr plan_;
   std::optional<BoundChunks> bound_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/internal/protocol.hpp"
+#include "runtime/buggify.hpp"
 #include "runtime/region.hpp"
 #include "transports/transport.hpp"
 
@@ -16,6 +17,7 @@ struct TransportWorkerOptions {
   std::uint64_t window_bytes_max = std::uint64_t{256} << 20;
   /// The targets are so many slots: sets of regions of equal sizes, one after another.
   std::uint32_t slots = 1;
+  Buggify buggify = {};  ///< Empty but in simulations.
 };
 
 /// Takes the one part of the plan that it is given, then fetches it as often as asked, one fetch at

@@ -86,6 +86,11 @@ class Child {
     return readable[0].revents != 0 ? 0 : 1;
   }
   void send_signal(int number) const { kill(pid_, number); }
+  /// Until all that it had is closed: a kill only begins to end it.
+  void await_death() const {
+    siginfo_t info{};
+    waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
+  }
 
  private:
   LinePipe told_;

@@ -30,7 +30,8 @@ ExchangeOptions options() {
 }
 
 Manifest manifest_of(const ShardId& shard) {
-  return sim::MatrixModel{}.manifest_of(shard, shard.side == Side::trainer ? 2 : 1);
+  return sim::MatrixModel{.rows = 6, .columns = 8}.manifest_of(shard,
+                                                               shard.side == Side::trainer ? 2 : 1);
 }
 
 struct Driven {

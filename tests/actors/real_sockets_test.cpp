@@ -287,6 +287,7 @@ TEST_CASE("an exchange that is killed and started again on its port gets its mem
   for (const auto& member : members) member->child.tell(std::to_string(port));
   REQUIRE(first->hear(60s) == "published");
   first->send_signal(SIGKILL);
+  first->await_death();
   second->tell("begin");
   REQUIRE(second->hear(60s) == "listens");
   CHECK(second->hear(60s) == "published");

@@ -1,7 +1,8 @@
 // Goal: whatever fails, and in whatever order things happen, no invariant is broken, and once
 // nothing fails any more every replica comes to the newest version; and a seed replays its run.
 // Method: whole exchanges in virtual time (`simulate`), each with faults that its seed decides.
-// A debug build ran 56 seeds a minute on one of two cores that others kept busy.
+// Under the address sanitizer 85 seeds a minute ran on one of two cores that others kept busy, in a
+// release build 2700.
 
 #include "actors/simulation.hpp"
 
@@ -9,15 +10,11 @@
 #include <cstdint>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "tests/actors/shown_results.hpp"
 
 namespace weir {
 namespace {
-
-/// Seeds that once broke an invariant.
-const std::vector<std::uint64_t> broken_once{};
 
 SimulationReport report_of(std::uint64_t seed, bool faults) {
   const auto report = simulate({.seed = seed, .faults = faults});
@@ -25,11 +22,11 @@ SimulationReport report_of(std::uint64_t seed, bool faults) {
   return *report;
 }
 
-TEST_CASE("no seed breaks an invariant") {
+TEST_CASE("no seed breaks an invariant, and every sample is accounted for") {
   std::uint64_t faults = 0;
   std::uint64_t restarts = 0;
   std::uint64_t commits = 0;
-  for (const std::uint64_t seed : broken_once) report_of(seed, true);
+  std::uint64_t with_samples = 0;
   constexpr std::uint64_t seeds = 60;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const SimulationReport report = report_of(seed, true);
@@ -39,25 +36,31 @@ TEST_CASE("no seed breaks an invariant") {
     faults += report.faults;
     restarts += report.restarts;
     commits += report.commits;
+    if (report.batches != 0) ++with_samples;
   }
-  // From none to six faults a run, three on average: far fewer would mean that nothing is tested.
+  // A storm strikes nine times on average: far fewer would mean that nothing is tested.
   CHECK(faults > 2 * seeds);
   CHECK(restarts > seeds);
   CHECK(commits > 10 * seeds);
+  CHECK(with_samples > seeds / 4);
 }
 
-TEST_CASE("without faults nothing restarts, whatever the order of events") {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+TEST_CASE("without faults nothing restarts, and each seed is an order of its own") {
+  std::set<std::pair<std::uint64_t, std::uint64_t>> traces;
+  constexpr std::uint64_t seeds = 20;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const SimulationReport report = report_of(seed, false);
     CHECK(report.faults == 0);
     CHECK(report.restarts == 0);
     CHECK(report.commits > 0);
+    traces.emplace(report.trace.high, report.trace.low);
   }
+  CHECK(traces.size() == seeds);
 }
 
 TEST_CASE("the same seed gives the same run") {
   for (const bool faults : {false, true}) {
-    for (std::uint64_t seed = 1001; seed <= 1020; ++seed) {
+    for (std::uint64_t seed = 1001; seed <= 1010; ++seed) {
       CAPTURE(seed, faults);
       const SimulationOptions options{.seed = seed, .faults = faults, .narrate = true};
       const auto first = simulate(options);
@@ -69,16 +72,6 @@ TEST_CASE("the same seed gives the same run") {
       CHECK(*first == *second);
     }
   }
-}
-
-TEST_CASE("each seed is an order of its own") {
-  std::set<std::pair<std::uint64_t, std::uint64_t>> traces;
-  constexpr std::uint64_t seeds = 20;
-  for (std::uint64_t seed = 2001; seed <= 2000 + seeds; ++seed) {
-    const Digest trace = report_of(seed, false).trace;
-    traces.emplace(trace.high, trace.low);
-  }
-  CHECK(traces.size() == seeds);
 }
 
 TEST_CASE("a run that does not end in its steps is an error that tells the seed") {

@@ -1,121 +1,141 @@
-"""Mistakes that the protocol's code could have, each as a change of one place: (name, file, text,
-text instead, what then goes wrong)."""
+"""Mistakes that the protocol's code could have: (name, what then goes wrong, changes). A change is
+one place: (file, text, text instead)."""
 
 LEDGER = "actors/ledger_state.cpp"
 REPLICA = "actors/replica_state.cpp"
 SHARD = "actors/shard_state.cpp"
 FETCH = "actors/fetch_state.cpp"
+ROLLOUT = "actors/internal/rollout.cpp"
 
 MUTANTS = [
-    ("confirm_always", LEDGER,
-     "  if (!leases_.contains(lease)) {\n    return failure(ErrorCode::refused, \"lease \"",
-     "  if (!leases_.contains(lease)) return {};\n"
-     "  if (false) {\n    return failure(ErrorCode::refused, \"lease \"",
-     "a lease that was taken away is confirmed: torn bytes count"),
-    ("overwrite_leased", LEDGER,
-     "if (is_read(holder) || target.wanting.empty()) continue;",
-     "if (target.wanting.empty()) continue;",
-     "a slot is written while a lease reads it"),
-    ("lease_not_fenced", LEDGER,
-     "  if (reading != reading_.end()) end_lease(reading->second, true);\n",
-     "  if (reading == reading_.end()) return;\n",
-     "the lease of a replica outlives its members"),
-    ("ready_early", LEDGER,
-     "same = slot < other.size() && other[slot] == first[slot];",
-     "same = slot < other.size();",
-     "a version is READY before all shards have staged it"),
-    ("successor_read", LEDGER,
-     "    revoke_readers_of(shard);\n", "",
-     "a reader reads the process that took the place of its source"),
-    ("struck_source_free", LEDGER,
-     "  use(live, left);\n",
-     "  for (const Holder& holder : live.used) {\n"
-     "    if (--read_[holder] == 0) read_.erase(holder);\n  }\n"
-     "  live.used.clear();\n  use(live, left);\n",
-     "a source that failed one shard is overwritten while others still read it"),
-    ("commit_of_old_term", LEDGER,
-     "  if (!is_as_then(replica, term)) return;\n", "  static_cast<void>(term);\n",
-     "a replica whose members have changed counts as a holder"),
-    ("own_slot_offered", LEDGER,
-     "    held_.erase(own);\n", "",
-     "a slot that is being fetched into is read by others"),
-    ("acquire_forgotten", LEDGER,
-     "slot = {SlotState::writing, target.version};",
-     "slot.version = target.version;",
-     "a slot that is being written counts as whole"),
-    ("resume_mixed", REPLICA,
-     "return shard.installed != 0 && shard.installed == first.installed && "
-     "shard.slot == first.slot;",
-     "return shard.installed != 0;",
-     "shards resume before all have installed the same version"),
-    ("no_confirmation", REPLICA,
-     "  asking_ = true;\n  effects_.emplace_back(replica::Confirm{lease_->number});\n"
-     "  return true;\n",
-     "  effects_.emplace_back(replica::Release{lease_->number});\n  lease_.reset();\n"
-     "  confirmed_ = true;\n  before_ = common();\n  return false;\n",
-     "a fetch counts without the ledger's word: commit before verify"),
-    ("fetch_unpaused", REPLICA,
-     "return shard.running && shard.installed != state.goal_ && state.writes_live(shard);",
-     "return shard.running && state.goal_ == 0;",
-     "live weights are fetched into while the engine runs"),
-    ("install_unpaused", REPLICA,
-     "bool ReplicaState::install_all() {\n  if (pause_if([](const ReplicaState&, const Shard& "
-     "shard) { return shard.running; })) return true;\n",
-     "bool ReplicaState::install_all() {\n",
-     "weights are installed while the engine runs"),
-    ("stale_announcement", REPLICA,
-     "  newest_ = version;\n  waiting_ = false;",
-     "  if (newest_ <= version_) newest_ = version;\n  waiting_ = false;",
-     "a superseded announcement is not evicted"),
-    ("no_floor", REPLICA,
-     "newest_ < floor_", "false",
-     "a replica goes back to a version before the one that it served"),
-    ("progress_kept", REPLICA,
-     "for (Shard& shard : shards_) shard.fetched = shard.stalled = false;",
-     "for (Shard& shard : shards_) shard.stalled = false;",
-     "what was fetched in an attempt that ended counts in the next"),
-    ("live_not_void", REPLICA,
-     "  if (writes_live(shard)) shard.installed = 0;\n", "",
-     "a coordinator believes in a version that it has overwritten in place"),
-    ("no_expulsion", REPLICA,
-     "seat) return;\n  expel(from.rank, why);", "seat) return;",
-     "a shard that fails or is silent is waited for, for ever"),
-    ("no_retry", REPLICA,
-     "  effects_.emplace_back(replica::Retry{++retry_number_, ++attempt_});",
-     "  ++attempt_;",
-     "an attempt that failed is never made again"),
-    ("report_of_torn", SHARD,
-     "    status_.installed = 0;\n  }\n  contents_[slot] = 0;",
-     "  }\n  contents_[slot] = 0;",
-     "a shard reports live weights as whole that it has begun to overwrite"),
-    ("report_of_writing", SHARD,
-     "  status_.slots[slot] = {SlotState::writing, version};",
-     "",
-     "a trainer reports a slot as it was before it began to write"),
-    ("any_seat", SHARD,
-     "  if (seat != 0 && seat == status.seat) return {};",
-     "  if (seat <= status.seat || seat > status.seat) return {};",
-     "orders of an earlier life of the exchange are obeyed"),
-    ("progress_over_leases", FETCH,
-     "  if (claim_ == claim) return;",
-     "  if (claim_ && claim_->version == claim.version) return;",
-     "chunks that were fetched under another lease count"),
-    ("chunk_counted_twice", FETCH,
-     "  if (moved) {\n    bytes_done_",
-     "  bytes_done_ += moved ? 0 : chunks_[chunk].bytes;\n  if (moved) {\n    bytes_done_",
-     "a chunk that is retried is counted twice"),
-    ("credit_leaked", FETCH,
-     "  bytes_in_flight_ -= chunks_[chunk].bytes;",
-     "  if (moved) bytes_in_flight_ -= chunks_[chunk].bytes;",
-     "the credit of a failed chunk is not given back"),
-    ("first_slot_always", "actors/roster.cpp",
-     "best->slot, false});", "0, false});",
-     "whatever slot a version lies in, the first one is read"),
-    ("join_while_busy", "actors/internal/rollout.cpp",
-     "if (!joining_ || state_->fetching() || state_->ordered()) return;",
-     "if (!joining_) return;",
-     "a shard joins again while what it was ordered before still runs"),
-    ("late_engine_kept", "actors/internal/rollout.cpp",
-     "if (is_late(error)) return seat_->leave_late_engine(promise, deadline);\n", "",
-     "an engine that missed its deadline is trusted again, and acts late"),
+    ("confirm_always", "a lease that was taken away is confirmed: torn bytes count",
+     (LEDGER,
+      "  if (!leases_.contains(lease)) {\n"
+      '    return failure(ErrorCode::refused, "lease "',
+      "  if (!leases_.contains(lease)) return {};\n"
+      "  if (false) {\n"
+      '    return failure(ErrorCode::refused, "lease "')),
+    ("overwrite_leased", "a slot is written while a lease reads it",
+     (LEDGER,
+      "if (is_read(holder) || target.wanting.empty()) continue;",
+      "if (target.wanting.empty()) continue;")),
+    ("dead_holder_kept", "a rollout replica whose member died counts as a holder",
+     (LEDGER,
+      "return entry.first.side == shard.side && entry.first.replica == "
+      "shard.replica;",
+      "return shard.side == Side::trainer && entry.first.side == shard.side "
+      "&&\n"
+      "           entry.first.replica == shard.replica;")),
+    ("ready_early", "a version is READY before all shards have staged it",
+     (LEDGER,
+      "same = slot < other.size() && other[slot] == first[slot];",
+      "same = slot < other.size();")),
+    ("successor_read", "a reader reads the process that took the place of its source",
+     (LEDGER, "    revoke_readers_of(shard);\n", "")),
+    ("struck_source_free", "a source that failed one shard is overwritten while others still read it",
+     (LEDGER,
+      "  use(live, left);\n",
+      "  for (const Holder& holder : live.used) {\n"
+      "    if (--read_[holder] == 0) read_.erase(holder);\n"
+      "  }\n"
+      "  live.used.clear();\n"
+      "  use(live, left);\n")),
+    ("commit_of_old_term", "a replica whose members have changed counts as a holder",
+     (LEDGER, "  if (!is_as_then(replica, term)) return;\n", "  static_cast<void>(term);\n")),
+    ("read_slot_overwritten", "a slot is fetched into while another replica reads it",
+     (LEDGER, "if (is_read(own)) {", "if (false && is_read(own)) {")),
+    ("acquire_forgotten", "a slot that is being written counts as whole",
+     (LEDGER, "slot = {SlotState::writing, target.version};", "slot.version = target.version;")),
+    ("resume_mixed", "shards resume before all have installed the same version",
+     (REPLICA,
+      "      effects_.emplace_back(replica::Resume{rank, all->version});",
+      "      effects_.emplace_back(replica::Resume{rank, "
+      "shards_[rank].installed});"),
+     (REPLICA,
+      "return shard.installed != 0 && shard.installed == first.installed && "
+      "shard.slot == first.slot;",
+      "return shard.installed != 0;")),
+    ("no_confirmation", "a fetch counts without the ledger's word: commit before verify",
+     (REPLICA,
+      "  asking_ = true;\n"
+      "  effects_.emplace_back(replica::Confirm{lease_->number});\n"
+      "  return true;\n",
+      "  effects_.emplace_back(replica::Release{lease_->number});\n"
+      "  lease_.reset();\n"
+      "  confirmed_ = true;\n"
+      "  before_ = common();\n"
+      "  return false;\n")),
+    ("fetch_unpaused", "live weights are fetched into while the engine runs",
+     (REPLICA,
+      "return shard.running && shard.installed != state.goal_ && "
+      "state.writes_live(shard);",
+      "return shard.running && state.goal_ == 0;")),
+    ("install_unpaused", "weights are installed while the engine runs",
+     (REPLICA,
+      "bool ReplicaState::install_all() {\n"
+      "  if (pause_if([](const ReplicaState&, const Shard& shard) { return "
+      "shard.running; })) return true;\n",
+      "bool ReplicaState::install_all() {\n")),
+    ("stale_announcement", "a superseded announcement is not evicted",
+     (REPLICA,
+      "  newest_ = version;\n"
+      "  waiting_ = false;",
+      "  if (newest_ <= version_) newest_ = version;\n"
+      "  waiting_ = false;")),
+    ("no_floor", "a replica goes back to a version before the one that it served",
+     (REPLICA, "newest_ < floor_", "false")),
+    ("progress_kept", "what was fetched in an attempt that ended counts in the next",
+     (REPLICA,
+      "for (Shard& shard : shards_) shard.fetched = shard.stalled = false;",
+      "for (Shard& shard : shards_) shard.stalled = false;")),
+    ("live_not_void", "a coordinator believes in a version that it has overwritten in place",
+     (REPLICA, "  if (writes_live(shard)) shard.installed = 0;\n", "")),
+    ("no_expulsion", "a shard that fails or is silent is waited for, for ever",
+     (REPLICA,
+      "seat) return;\n"
+      "  expel(from.rank, why);",
+      "seat) return;")),
+    ("no_retry", "an attempt that failed is never made again",
+     (REPLICA,
+      "  effects_.emplace_back(replica::Retry{++retry_number_, ++attempt_});",
+      "  ++attempt_;")),
+    ("report_of_torn", "a shard reports live weights as whole that it has begun to overwrite",
+     (SHARD,
+      "    status_.installed = 0;\n"
+      "  }\n"
+      "  contents_[slot] = 0;",
+      "  }\n"
+      "  contents_[slot] = 0;")),
+    ("report_of_writing", "a trainer reports a slot as it was before it began to write",
+     (SHARD, "  status_.slots[slot] = {SlotState::writing, version};", "")),
+    ("any_seat", "orders of an earlier life of the exchange are obeyed",
+     (SHARD,
+      "  if (seat != 0 && seat == status.seat) return {};",
+      "  if (seat <= status.seat || seat > status.seat) return {};")),
+    ("progress_over_leases", "chunks that were fetched under another lease count",
+     (FETCH,
+      "  if (claim_ == claim) return;",
+      "  if (claim_ && claim_->version == claim.version) return;")),
+    ("chunk_counted_twice", "a chunk that is retried is counted twice",
+     (FETCH,
+      "  if (moved) {\n"
+      "    bytes_done_",
+      "  bytes_done_ += moved ? 0 : chunks_[chunk].bytes;\n"
+      "  if (moved) {\n"
+      "    bytes_done_")),
+    ("credit_leaked", "the credit of a failed chunk is not given back",
+     (FETCH,
+      "  bytes_in_flight_ -= chunks_[chunk].bytes;",
+      "  if (moved) bytes_in_flight_ -= chunks_[chunk].bytes;")),
+    ("first_slot_always", "whatever slot a version lies in, the first one is read",
+     ("actors/roster.cpp", "best->slot, false});", "0, false});")),
+    ("join_while_busy", "a shard joins again while what it was ordered before still runs",
+     (ROLLOUT,
+      "if (!joining_ || state_->fetching() || state_->ordered()) return;",
+      "if (!joining_) return;")),
+    ("late_engine_kept", "an engine that missed its deadline is trusted again, and acts late",
+     (ROLLOUT,
+      "if (is_late(error)) return seat_->leave_late_engine(promise, "
+      "deadline);\n",
+      "")),
 ]
