@@ -209,7 +209,7 @@ FetchState::FetchState(std::vector<Chunk> chunks, std::uint64_t window_bytes_max
       progress_(chunks_.size(), Progress::to_do) {}
 
 void FetchState::begin(const FetchClaim& claim) {
-  WEIR_ASSERT(in_flight_.empty());
+  WEIR_ASSERT(in_flight_.empty() && bytes_in_flight_ == 0);
   if (claim_ == claim) return;
   claim_ = claim;
   progress_.assign(chunks_.size(), Progress::to_do);

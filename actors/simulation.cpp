@@ -135,13 +135,15 @@ class Storm {
     }
   }
 
+  [[nodiscard]] bool is_over() const { return world_.net().now() > storm; }
+
   void crash_soon() {
-    if (world_.crash_actor()) return;
+    if (is_over() || world_.crash_actor()) return;
     world_.net().after(world_.between(0ns, 1ms), [this] { crash_soon(); });
   }
 
   void stall_soon(const std::optional<ShardId>& member, Duration time) {
-    if (world_.stall_actor(member, time)) return;
+    if (is_over() || world_.stall_actor(member, time)) return;
     world_.net().after(world_.between(0ns, 1ms),
                        [this, member, time] { stall_soon(member, time); });
   }

@@ -108,6 +108,10 @@ void World::left(Host& host) {
   if (!host.process.alive) return;
   tell(text_of(host.shard) +
        " has ended: " + (*host.ended ? std::string("in good order") : host.ended->error().text));
+  // Its code is the exchange's too.
+  if (!*host.ended && host.ended->error().code == ErrorCode::invalid) {
+    broke(text_of(host.shard) + " is said to have broken the rules");
+  }
   kill(host, true, between(10ms, 2s));
 }
 

@@ -32,7 +32,7 @@ MUTANTS = [
       "same = slot < other.size();")),
     ("successor_read", "a reader reads the process that took the place of its source",
      (LEDGER, "    revoke_readers_of(shard);\n", "")),
-    ("struck_source_free", "a source that failed one shard is overwritten while others still read it",
+    ("struck_source_free", "a source that failed one shard is overwritten while others read it",
      (LEDGER,
       "  use(live, left);\n",
       "  for (const Holder& holder : live.used) {\n"
@@ -40,8 +40,6 @@ MUTANTS = [
       "  }\n"
       "  live.used.clear();\n"
       "  use(live, left);\n")),
-    ("commit_of_old_term", "a replica whose members have changed counts as a holder",
-     (LEDGER, "  if (!is_as_then(replica, term)) return;\n", "  static_cast<void>(term);\n")),
     ("read_slot_overwritten", "a slot is fetched into while another replica reads it",
      (LEDGER, "if (is_read(own)) {", "if (false && is_read(own)) {")),
     ("acquire_forgotten", "a slot that is being written counts as whole",
@@ -75,7 +73,10 @@ MUTANTS = [
       "bool ReplicaState::install_all() {\n"
       "  if (pause_if([](const ReplicaState&, const Shard& shard) { return "
       "shard.running; })) return true;\n",
-      "bool ReplicaState::install_all() {\n")),
+      "bool ReplicaState::install_all() {\n"),
+     (SHARD,
+      'if (status_.running) return refuse(shard_, "install", version, "its engine is not paused");',
+      "")),
     ("stale_announcement", "a superseded announcement is not evicted",
      (REPLICA,
       "  newest_ = version;\n"
@@ -94,7 +95,8 @@ MUTANTS = [
      (REPLICA,
       "seat) return;\n"
       "  expel(from.rank, why);",
-      "seat) return;")),
+      "seat) return;\n"
+      "  static_cast<void>(why);")),
     ("no_retry", "an attempt that failed is never made again",
      (REPLICA,
       "  effects_.emplace_back(replica::Retry{++retry_number_, ++attempt_});",
@@ -107,11 +109,9 @@ MUTANTS = [
       "  }\n"
       "  contents_[slot] = 0;")),
     ("report_of_writing", "a trainer reports a slot as it was before it began to write",
-     (SHARD, "  status_.slots[slot] = {SlotState::writing, version};", "")),
-    ("any_seat", "orders of an earlier life of the exchange are obeyed",
      (SHARD,
-      "  if (seat != 0 && seat == status.seat) return {};",
-      "  if (seat <= status.seat || seat > status.seat) return {};")),
+      "  status_.slots[slot] = {SlotState::writing, version};",
+      "  static_cast<void>(version);")),
     ("progress_over_leases", "chunks that were fetched under another lease count",
      (FETCH,
       "  if (claim_ == claim) return;",
@@ -129,10 +129,6 @@ MUTANTS = [
       "  if (moved) bytes_in_flight_ -= chunks_[chunk].bytes;")),
     ("first_slot_always", "whatever slot a version lies in, the first one is read",
      ("actors/roster.cpp", "best->slot, false});", "0, false});")),
-    ("join_while_busy", "a shard joins again while what it was ordered before still runs",
-     (ROLLOUT,
-      "if (!joining_ || state_->fetching() || state_->ordered()) return;",
-      "if (!joining_) return;")),
     ("late_engine_kept", "an engine that missed its deadline is trusted again, and acts late",
      (ROLLOUT,
       "if (is_late(error)) return seat_->leave_late_engine(promise, "

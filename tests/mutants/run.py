@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants each mistake of mutants.py in a copy of the tree, and counts the seeds that find it.
 
-usage: tests/mutants/run.py [--seeds N] [NAME...]    N seeds at most for each (400)
+usage: tests/mutants/run.py [--seeds N] [NAME...]    N seeds at most for each (3000)
        tests/mutants/run.py --check                  only: is each place still there, once?
 
 First the tree as it is runs N seeds, and has to pass. A mistake takes about a minute on two cores,
@@ -71,7 +71,7 @@ def build():
 def soak(seeds):
     """What is wrong with the tree's build, and how many seeds it took; or nothing."""
     # Orders that a shard refuses cost it its seat: without faults, nobody may ever lose one.
-    for manner, count in (["--calm"], seeds // 10), ([], seeds):
+    for manner, count in (["--calm"], seeds // 20), ([], seeds):
         done = run(BUILD / "weir", "soak", "--seeds", str(count), "--broken-max", "1", *manner,
                    timeout=3600)
         found = re.findall(r"^BROKEN seed (\d+): (.*)$", done.stdout, re.MULTILINE)
@@ -86,7 +86,7 @@ def soak(seeds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=400)
+    parser.add_argument("--seeds", type=int, default=3000)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
