@@ -79,7 +79,7 @@ std::string number(std::int64_t value) {
 }
 
 std::string random_layout(const ModelConfig& config, Random& random) {
-  const std::int64_t tp = one_of<std::int64_t>(random, {1, 2, 4, 8});
+  std::int64_t tp = one_of<std::int64_t>(random, {1, 2, 4, 8});
   switch (random.between(0, 3)) {
     case 0:
       return "fsdp2:dp=" + number(random.between(1, 7)) + (random.chance(1, 2) ? ",dtype=f32" : "");
@@ -88,6 +88,9 @@ std::string random_layout(const ModelConfig& config, Random& random) {
     case 2:
       return "hf";
     default: {
+      // Megatron cuts the rows of its fused projection equally, wherever heads begin.
+      const std::int64_t heads = config.num_attention_heads + 2 * config.num_key_value_heads;
+      while (heads * config.head_dim % tp != 0) tp /= 2;
       const std::int64_t first = random.between(0, config.num_hidden_layers);
       return "megatron:tp=" + number(tp) + ",pp=2,layers=" + number(first) + "-" +
              number(config.num_hidden_layers - first) +
