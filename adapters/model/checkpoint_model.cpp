@@ -8,6 +8,7 @@
 
 #include "adapters/files/file_system.hpp"
 #include "adapters/files/strict_json.hpp"
+#include "adapters/model/decoder_names.hpp"
 
 namespace weir {
 namespace {
@@ -59,6 +60,14 @@ Result<void> check_tied(const Checkpoint& checkpoint, const Checkpoint::Entry& e
                      ", though config.json says tie_word_embeddings: set it to false");
 }
 
+/// Transformers saves the configuration of a model with layers of MTP but none of their tensors.
+bool lacks_mtp(const Checkpoint& checkpoint, const ModelConfig& config) {
+  const std::string first = layer_name(config.num_hidden_layers);
+  return std::ranges::none_of(checkpoint.entries(), [&](const Checkpoint::Entry& entry) {
+    return entry.tensor.name.starts_with(first);
+  });
+}
+
 /// The first of several faults, and how many there are.
 class Faults {
  public:
@@ -77,24 +86,26 @@ class Faults {
   std::size_t count_ = 0;
 };
 
-Result<void> check_against(const Model& expected, const std::vector<Tensor>& held) {
+/// Holds `held` against `expected`, and takes over from there which of them are buffers.
+Result<void> check_against(const Model& expected, std::vector<Tensor>& held) {
   Faults faults;
-  std::map<std::string_view, const Tensor*> by_name;
-  for (const Tensor& tensor : held) by_name.emplace(tensor.name, &tensor);
+  std::map<std::string_view, Tensor*> by_name;
+  for (Tensor& tensor : held) by_name.emplace(tensor.name, &tensor);
   for (const Tensor& wanted : expected.tensors) {
     const auto found = by_name.find(wanted.name);
     if (found == by_name.end()) {
       faults.add("tensor " + quoted_name(wanted.name) + " is missing");
       continue;
     }
-    const Tensor& tensor = *found->second;
+    Tensor& tensor = *found->second;
     if (tensor.shape != wanted.shape) {
       faults.add("tensor " + quoted_name(wanted.name) + " is " + text_of(tensor.shape) +
                  " and should be " + text_of(wanted.shape));
-    } else if (tensor.kind != wanted.kind) {
+    } else if (tensor.kind != TensorKind::parameter) {
       faults.add("tensor " + quoted_name(wanted.name) + " is " + std::string(name_of(tensor.type)) +
                  " and should be floating-point");
     }
+    tensor.kind = wanted.kind;  // A file does not tell a buffer of floats from a parameter.
     by_name.erase(found);
   }
   for (const auto& [name, tensor] : by_name) {
@@ -122,7 +133,9 @@ Result<Model> open_model(const Checkpoint& checkpoint, const std::optional<Model
   const bool known = config && !config->family.empty();
   Model model;
   if (known) {
-    Result<Model> expected = model_of(*config);
+    ModelConfig held = *config;
+    if (lacks_mtp(checkpoint, held)) held.mtp_layers = 0;
+    Result<Model> expected = model_of(held);
     if (!expected) return expected;
     model = std::move(*expected);
   }

@@ -16,12 +16,15 @@ namespace weir {
 Result<std::optional<ModelConfig>> read_model_config(const std::filesystem::path& path);
 
 /// The model that a checkpoint holds. Types are the file's own. Dimensions beyond the fourth are
-/// folded into it. Tensors that are not floating-point are buffers.
+/// folded into it. Tensors that are not floating-point are buffers, and so are those that the
+/// config's family keeps as buffers.
 ///
 /// With a config of a known family the checkpoint must hold exactly the tensors which that implies,
 /// with their shapes. Two kinds of extra tensors are left out: `rotary_emb.inv_freq`, which engines
-/// compute, and a tied `lm_head.weight`, if it equals the embedding byte for byte. Without a
-/// config, or with one of an unknown family, the model is whatever the checkpoint holds.
+/// compute, and whatever is tied (`lm_head.weight`, the copies in layers of MTP), if it equals its
+/// original byte for byte. A checkpoint without any tensor of the first layer of MTP is of a model
+/// without such layers. Without a config, or with one of an unknown family, the model is whatever
+/// the checkpoint holds.
 ///
 /// Errors: `invalid` with the tensor that is missing, extra, mis-shaped, not floating-point, or not
 /// equal though tied, and how many more there are.

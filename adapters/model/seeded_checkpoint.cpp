@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "adapters/files/atomic_folder.hpp"
 #include "adapters/safetensors/safetensors.hpp"
-#include "runtime/assert.hpp"
 
 namespace weir {
 namespace {
@@ -100,40 +98,6 @@ Result<void> write_weights(const std::filesystem::path& path, const Model& model
 }
 
 }  // namespace
-
-std::string config_json_of(const ModelConfig& config) {
-  const bool llama = config.family == "llama";
-  const bool qwen3 = config.family == "qwen3";
-  WEIR_ASSERT(llama || qwen3 || config.family == "qwen2");
-  nlohmann::ordered_json json;
-  json["architectures"] = {llama   ? "LlamaForCausalLM"
-                           : qwen3 ? "Qwen3ForCausalLM"
-                                   : "Qwen2ForCausalLM"};
-  json["model_type"] = config.family;
-  if (config.family != "qwen2") json["attention_bias"] = config.qkv_bias;
-  if (llama) json["mlp_bias"] = config.mlp_bias;
-  json["attention_dropout"] = 0.0;
-  json["bos_token_id"] = 0;
-  json["eos_token_id"] = 0;
-  json["head_dim"] = config.head_dim;
-  json["hidden_act"] = "silu";
-  json["hidden_size"] = config.hidden_size;
-  json["initializer_range"] = 0.02;
-  json["intermediate_size"] = config.intermediate_size;
-  json["max_position_embeddings"] = llama ? 8192 : qwen3 ? 40960 : 32768;
-  json["num_attention_heads"] = config.num_attention_heads;
-  json["num_hidden_layers"] = config.num_hidden_layers;
-  json["num_key_value_heads"] = config.num_key_value_heads;
-  json["rms_norm_eps"] = llama ? 1e-5 : 1e-6;
-  json["rope_scaling"] = nullptr;
-  json["rope_theta"] = llama ? 500000.0 : 1000000.0;
-  json["tie_word_embeddings"] = config.tie_word_embeddings;
-  json["torch_dtype"] = "bfloat16";
-  json["use_cache"] = true;
-  if (!llama) json["use_sliding_window"] = false;
-  json["vocab_size"] = config.vocab_size;
-  return json.dump(2) + "\n";
-}
 
 Result<void> write_seeded_checkpoint(const std::filesystem::path& dir, const ModelConfig& config,
                                      std::uint64_t seed, const SeededProgress& progress,

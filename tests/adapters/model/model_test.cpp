@@ -2,7 +2,9 @@
 // Method: one-layer models listed by hand; whole known models against their published sizes.
 #include "adapters/model/model.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <map>
 
 #include "adapters/model/known_models.hpp"
@@ -89,7 +91,8 @@ TEST_CASE("a tied head is an alias and no tensor", "[model]") {
 
 TEST_CASE("a config without rules or with impossible sizes has no tensors", "[model]") {
   REQUIRE(model_of(config_of("bert")).error().text ==
-          "no rules for a model of the family \"bert\"; known are llama, qwen2 and qwen3");
+          "no rules for a model of the family \"bert\"; known are llama, qwen2, qwen3, qwen3_moe, "
+          "glm4_moe, deepseek_v3, kimi_k2, bailing_moe, bailing_moe_v2, qwen3_next and gpt_oss");
   ModelConfig config = config_of("llama");
   config.head_dim = 0;
   REQUIRE(model_of(config).error().text == "head_dim is 0; it should be from 1 to 4096");
@@ -115,14 +118,42 @@ TEST_CASE("known models have their published sizes", "[model]") {
   REQUIRE(named_model("qwen3-8b")->aliases.empty());
 }
 
+TEST_CASE("known models with experts have their published sizes", "[model]") {
+  // Billions of parameters, without layers of MTP, as in the models' own papers and cards; worked
+  // out by hand from the shapes to one digit more.
+  const auto check = [](const char* name, double billions) {
+    const auto model = named_model(name);
+    INFO(name << ": " << (model ? "" : model.error().text));
+    REQUIRE(model.has_value());
+    const double elements = static_cast<double>(elements_of(*model)) / 1e9;
+    INFO(elements);
+    REQUIRE(std::abs(elements - billions) <= 0.05);
+  };
+  check("qwen3-30b-a3b", 30.5);
+  check("qwen3-235b-a22b", 235.1);
+  check("glm-4.5", 352.8);
+  check("deepseek-v3", 671.0);
+  check("kimi-k2", 1026.4);
+  check("ling-1t", 999.7);
+  check("qwen3-next-80b-a3b", 79.7);
+  check("gpt-oss-20b", 20.9);
+  check("gpt-oss-120b", 116.8);
+  // 61 layers of 11 tensors each (two norms, seven of attention, router and bias, or gate, up and
+  // down), 58 or 60 of 256 or 384 experts and a shared one; embedding, final norm and head.
+  REQUIRE(named_model("deepseek-v3")->tensors.size() == 61 * 9 + 3 * 3 + 58 * (2 + 257 * 3) + 3);
+  REQUIRE(named_model("kimi-k2")->tensors.size() == 61 * 9 + 1 * 3 + 60 * (2 + 385 * 3) + 3);
+}
+
 TEST_CASE("an unknown name is answered with the known ones", "[model]") {
-  REQUIRE(known_model_names() == std::vector<std::string>{"llama-3-70b", "llama-3-8b", "qwen3-0.6b",
-                                                          "qwen3-8b", "tiny-qwen3"});
+  const std::vector<std::string> names = known_model_names();
+  REQUIRE(std::ranges::is_sorted(names));
+  REQUIRE(names.front() == "deepseek-v3");
   const auto unknown = named_model("gpt-9");
   REQUIRE(unknown.error().code == ErrorCode::not_found);
   REQUIRE(unknown.error().text ==
-          "no model named \"gpt-9\"; known are llama-3-70b, llama-3-8b, qwen3-0.6b, qwen3-8b, "
-          "tiny-qwen3");
+          "no model named \"gpt-9\"; known are deepseek-v3, glm-4.5, gpt-oss-120b, gpt-oss-20b, "
+          "kimi-k2, ling-1t, llama-3-70b, llama-3-8b, qwen3-0.6b, qwen3-235b-a22b, qwen3-30b-a3b, "
+          "qwen3-8b, qwen3-next-80b-a3b, tiny-deepseek-v3, tiny-qwen3, tiny-qwen3-moe");
 }
 
 }  // namespace weir
