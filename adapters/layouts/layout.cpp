@@ -70,8 +70,13 @@ Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, std::uint
   const auto size = (*engine)->size(*all);
   if (!size) return failure(size);
   if (auto checked = check_rank(spec, *size, rank); !checked) return failure(checked);
-  if (!(*engine)->families.empty()) {
-    if (auto known = check_family(**engine, model); !known) return failure(known);
+  // hf and fsdp2 take any model, but know the names of experts only where the config is right.
+  const bool packs = choice_named(**engine, "experts") != nullptr && (*engine)->families.empty() &&
+                     chosen(*all, "experts", "packed") && !model.config.family.empty();
+  if (!(*engine)->families.empty() || packs) {
+    if (!packs) {
+      if (auto known = check_family(**engine, model); !known) return failure(known);
+    }
     if (auto complete = check_complete(model); !complete) return failure(complete);
   }
   return (*engine)->lay_out(model, *all, rank);

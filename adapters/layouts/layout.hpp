@@ -17,21 +17,28 @@ namespace weir {
 
 /// A layout as a person writes it: "megatron:tp=2,pp=2" or "fsdp2:dp=3,dtype=f32".
 struct LayoutSpec {
-  std::string name;  ///< The engine's: "hf", "fsdp2", "megatron", "vllm".
+  std::string name;  ///< The engine's: "hf", "fsdp2", "megatron", "vllm", "sglang".
   std::map<std::string, std::int64_t> options;  ///< Those that are whole numbers, as given.
   /// `layers=2-1-1-2`: decoder layers of each pipeline chunk, in the order of layer ids (virtual
-  /// stages first, then stages). Empty: all chunks have equally many.
+  /// stages first, then stages). Empty: as the engine deals them out by itself.
   std::vector<std::int64_t> layers;
-  /// `dtype=f32`: what floating-point tensors are kept in, where that is not the model's own type.
+  /// `dtype=f32`: what floating-point parameters are kept in, where that is not the model's own
+  /// type. Buffers, such as score biases of routers, keep theirs.
   std::optional<ElementType> dtype;
+  std::map<std::string, std::string> choices = {};  ///< Those that are words: `placement=linear`.
+  /// `physical=0-1-2-3-0`: the logical expert in each physical slot, in every layer of experts.
+  /// Empty: slot e holds expert e, and `redundant` further slots begin with expert 0 again.
+  std::vector<std::int64_t> physical = {};
 
   friend bool operator==(const LayoutSpec&, const LayoutSpec&) = default;
 };
 
 /// Errors (`invalid`): unknown layout (names the known ones), unknown option (names those that the
-/// layout has), a value that is no whole number or out of its bounds, an option given twice.
+/// layout has), a value that is no whole number or out of its bounds, a word that the option does
+/// not know, an option given twice.
 Result<LayoutSpec> parse_layout(std::string_view text);
-/// The inverse: parses back to an equal spec. Options in key order, then layers, then dtype.
+/// The inverse: parses back to an equal spec. Options in key order, then choices in key order, then
+/// layers, physical and dtype.
 std::string text_of(const LayoutSpec& spec);
 
 /// Where a box of a canonical tensor lies in a local tensor: element (i, j, …) of the box is
@@ -55,9 +62,23 @@ struct LocalTensor {
   std::vector<LocalPiece> pieces;
 };
 
+/// Something that the engine computes from what it was given, after the last of it has arrived:
+/// latent attention's absorbed projections, for one. No piece covers it, and a hook of the engine
+/// rebuilds it when it installs a version, never before the whole version is there.
+struct DerivedTensor {
+  std::string name;  ///< The engine's own.
+  std::string from;  ///< The local tensor that it is computed from.
+
+  friend bool operator==(const DerivedTensor&, const DerivedTensor&) = default;
+};
+
 /// Everything one rank keeps, in the engine's own order.
 struct RankLayout {
   std::vector<LocalTensor> tensors;
+  std::vector<DerivedTensor> derived = {};
+  /// Canonical tensors that no rank of the layout keeps, sorted: indices into `Model::tensors`.
+  /// They are all that belongs to some part of the model (its layers of MTP), or none of it.
+  std::vector<std::uint32_t> left_out = {};
 };
 
 /// How many ranks one replica of that layout has (the shards that hold one whole model), and how

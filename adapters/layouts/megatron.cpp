@@ -1,5 +1,16 @@
-// Megatron-Core with Transformer Engine, dense models: tensor, pipeline and virtual pipeline
-// parallelism, fused and interleaved QKV, [gate; up], padded vocabulary.
+// Megatron-Core with Transformer Engine: tensor, expert, expert tensor, pipeline and virtual
+// pipeline parallelism, padded vocabulary, layers of MTP.
+//
+// Which rank is which. Megatron numbers its ranks in the order tp-cp-ep-dp-pp, the first fastest:
+// in a stage of S ranks, rank s has tensor rank s % tp for attention, MLPs and vocabulary, and
+// expert tensor rank s % etp and expert rank s / etp % ep for experts; the stage comes last. A
+// replica here is the least run of a stage's ranks that holds everything once, lcm(tp x cp,
+// etp x ep) of them, and the same of the other stages, stage after stage. So Megatron's global
+// rank in a job of `dp` replicas with N ranks of a stage each is
+//     replica x N + rank % N + (rank / N) x dp x N,
+// and what Megatron calls its data parallel size is dp x N / (tp x cp). With ep > 1 a replica's
+// ranks hold the same dense weights several times, and with cp > 1 all weights: a plan may serve
+// from any.
 
 #include <algorithm>
 #include <array>
@@ -7,26 +18,30 @@
 #include <utility>
 
 #include "adapters/layouts/internal/engines.hpp"
-#include "adapters/layouts/internal/rank_builder.hpp"
-#include "adapters/layouts/internal/tensor_parallel.hpp"
+#include "adapters/layouts/internal/megatron.hpp"
 
 namespace weir {
 namespace {
 
-constexpr std::array options = {EngineOption{.name = "tp"}, EngineOption{.name = "pp"},
-                                EngineOption{.name = "vpp"}, EngineOption{.name = "dp"},
-                                EngineOption{.name = "vocab_multiple", .fallback = 128}};
+constexpr std::array options = {EngineOption{.name = "tp"},
+                                EngineOption{.name = "cp"},
+                                EngineOption{.name = "ep"},
+                                EngineOption{.name = "etp", .like = "tp"},
+                                EngineOption{.name = "pp"},
+                                EngineOption{.name = "vpp"},
+                                EngineOption{.name = "dp"},
+                                EngineOption{.name = "vocab_multiple", .fallback = 128},
+                                EngineOption{.name = "glu_interleave", .fallback = 0, .least = 0}};
 
-constexpr std::array<std::string_view, 3> families = {"llama", "qwen2", "qwen3"};
+/// Whether experts are one grouped module or one module each; whether layers of MTP are trained.
+constexpr std::array<std::string_view, 2> expert_words = {"grouped", "sequential"};
+constexpr std::array<std::string_view, 2> mtp_words = {"keep", "drop"};
+constexpr std::array choices = {EngineChoice{.name = "experts", .words = expert_words},
+                                EngineChoice{.name = "mtp", .words = mtp_words}};
 
-/// What the functions below need to know: the rank's tensor-parallel part of which model.
-struct TensorPart {
-  const ModelConfig& config;
-  std::int64_t tp = 1;
-  std::int64_t rank = 0;
-
-  [[nodiscard]] IndexRange of(std::int64_t total) const { return equal_part(total, tp, rank); }
-};
+constexpr std::array<std::string_view, 9> families = {"llama",     "qwen2",       "qwen3",
+                                                      "qwen3_moe", "glm4_moe",    "deepseek_v3",
+                                                      "kimi_k2",   "bailing_moe", "bailing_moe_v2"};
 
 /// The decoder layers of one model chunk.
 struct Chunk {
@@ -35,14 +50,19 @@ struct Chunk {
   bool last = false;
 };
 
-std::int64_t fused_rows(const ModelConfig& config) {
-  return (config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim;
-}
-
 std::optional<std::string> objection(const ModelConfig& config, std::int64_t tp) {
   if (auto text = indivisible(config.num_attention_heads, tp, "query heads")) return text;
-  if (auto text = indivisible(fused_rows(config), tp, "rows of fused QKV")) return text;
-  return indivisible(config.intermediate_size, tp, "rows of the MLP");
+  if (config.latent.kv_lora_rank == 0) {
+    if (auto text = indivisible(megatron::fused_rows(config), tp, "rows of fused QKV")) return text;
+  }
+  return indivisible_mlp(config, tp);
+}
+
+/// Ranks of a stage of one replica. Both products are at most 2^32, so that theirs still fits.
+std::int64_t stage_ranks(const LayoutSpec& spec) {
+  const std::int64_t dense = option(spec, "tp") * option(spec, "cp");
+  const std::int64_t expert = option(spec, "etp") * option(spec, "ep");
+  return dense / std::gcd(dense, expert) * expert;
 }
 
 Result<LayoutSize> size(const LayoutSpec& spec) {
@@ -57,25 +77,32 @@ Result<LayoutSize> size(const LayoutSpec& spec) {
     return failure(ErrorCode::invalid, "layers= has " + std::to_string(spec.layers.size()) +
                                            " numbers: give pp x vpp = " + std::to_string(pp * vpp));
   }
-  return layout_size(spec, option(spec, "tp") * pp, option(spec, "dp"));
+  const std::int64_t dense = option(spec, "tp") * option(spec, "cp");
+  const std::int64_t expert = option(spec, "etp") * option(spec, "ep");
+  const std::int64_t largest = std::max(dense, expert);
+  return layout_size(spec, largest > option_max ? largest : stage_ranks(spec) * pp,
+                     option(spec, "dp"));
 }
 
-Result<void> check_layers(const ModelConfig& config, const LayoutSpec& spec) {
-  const std::int64_t layers = config.num_hidden_layers;
-  const std::int64_t chunks = option(spec, "pp") * option(spec, "vpp");
-  if (spec.layers.empty()) {
-    if (layers % chunks == 0) return {};
-    return failure(ErrorCode::invalid, "pp x vpp = " + std::to_string(chunks) +
-                                           " does not divide " + std::to_string(layers) +
-                                           " layers: choose others, or give layers= with " +
-                                           std::to_string(chunks) + " numbers that sum to " +
-                                           std::to_string(layers) + ", joined by '-'");
+Result<void> check_expert_options(const ModelConfig& config, const LayoutSpec& spec) {
+  const ExpertsConfig& experts = config.experts;
+  const std::int64_t ep = option(spec, "ep");
+  const std::int64_t etp = option(spec, "etp");
+  const std::int64_t interleave = option(spec, "glu_interleave");
+  if (experts.count == 0) {
+    return check_no_experts({{"ep", ep > 1},
+                             {"etp", etp != option(spec, "tp")},
+                             {"glu_interleave", interleave > 0},
+                             {"experts", !chosen(spec, "experts", "grouped")}});
   }
-  const std::int64_t sum = std::accumulate(spec.layers.begin(), spec.layers.end(), std::int64_t{0});
-  if (sum == layers) return {};
-  return failure(ErrorCode::invalid, "layers= sums to " + std::to_string(sum) +
-                                         ": make it sum to the model's " + std::to_string(layers) +
-                                         " layers");
+  if (auto good = check_divides("ep", ep, experts.count, "experts"); !good) return good;
+  if (auto good = check_divides("etp", etp, experts.intermediate_size, "rows of an expert");
+      !good) {
+    return good;
+  }
+  if (interleave == 0) return {};
+  return check_divides("glu_interleave", interleave, experts.intermediate_size / etp,
+                       "rows of a rank's expert");
 }
 
 /// Layers are dealt out to chunks in the order (vp 0, pp 0), (vp 0, pp 1), …, (vp 1, pp 0), ….
@@ -92,107 +119,94 @@ Chunk chunk_of(const ModelConfig& config, const LayoutSpec& spec, std::int64_t i
   return chunk;
 }
 
-/// The rows of fused QKV that the part keeps: the heads of group g are its query heads, its key
-/// head and its value head, and the cut between two ranks may fall inside a head.
-/// `kind` is "weight" or "bias", which have the same rows.
-std::vector<RowRun> qkv_runs(const TensorPart& part, const std::string& attention,
-                             const std::string& kind) {
-  const std::int64_t head = part.config.head_dim;
-  const std::int64_t query_rows =
-      part.config.num_attention_heads / part.config.num_key_value_heads * head;
-  const std::int64_t group_rows = query_rows + 2 * head;
-  const IndexRange kept = part.of(fused_rows(part.config));
-  std::vector<RowRun> runs;
-  std::int64_t at = kept.first / group_rows * group_rows;
-  const auto add = [&](const char* projection, IndexRange rows) {
-    const std::int64_t first = std::max(at, kept.first);
-    const std::int64_t end = std::min(at + rows.count, kept.end());
-    if (first < end) {
-      runs.push_back({.tensor = attention + projection + "." + kind,
-                      .rows = {.first = rows.first + first - at, .count = end - first}});
+void add_layer(RankBuilder& builder, const megatron::Rank& rank, const std::string& local,
+               std::int64_t index) {
+  const megatron::Layer layer{.local = local, .canonical = layer_name(index)};
+  if (rank.config.latent.kv_lora_rank > 0) {
+    megatron::add_latent_attention(builder, rank, layer);
+  } else {
+    megatron::add_attention(builder, rank, layer);
+  }
+  if (has_experts(rank.config, index)) {
+    megatron::add_experts(builder, rank, layer);
+  } else {
+    megatron::add_mlp(builder, rank, layer);
+  }
+}
+
+/// Behind the last decoder layer. The embedding and the head that they use are the model's own.
+void add_mtp(RankBuilder& builder, const megatron::Rank& rank, const std::string& prefix) {
+  for (std::int64_t i = 0; i < rank.config.mtp_layers; ++i) {
+    const std::int64_t index = rank.config.num_hidden_layers + i;
+    const std::string local = prefix + "mtp.layers." + std::to_string(i) + ".";
+    const std::string canonical = layer_name(index);
+    builder.whole(local + "enorm.weight", canonical + "enorm.weight");
+    builder.whole(local + "hnorm.weight", canonical + "hnorm.weight");
+    builder.stack(local + "eh_proj.weight", {{.tensor = canonical + "eh_proj.weight",
+                                              .rows = rank.tensor.of(rank.config.hidden_size)}});
+    add_layer(builder, rank, local + "transformer_layer.", index);
+    builder.whole(local + "final_layernorm.weight", canonical + "shared_head.norm.weight");
+  }
+}
+
+Result<void> check_model(const ModelConfig& config, const LayoutSpec& spec, bool mtp) {
+  const std::int64_t tp = option(spec, "tp");
+  const auto tp_objection = [&](std::int64_t other) { return objection(config, other); };
+  if (auto fits = check_tp(config.num_attention_heads, tp, tp_objection); !fits) return fits;
+  if (auto fits = check_expert_options(config, spec); !fits) return fits;
+  if (mtp) {
+    if (auto fits = check_divides("tp", tp, config.hidden_size, "rows of eh_proj"); !fits) {
+      return fits;
     }
-    at += rows.count;
-  };
-  for (std::int64_t group = kept.first / group_rows; at < kept.end(); ++group) {
-    add("q_proj", {.first = group * query_rows, .count = query_rows});
-    add("k_proj", {.first = group * head, .count = head});
-    add("v_proj", {.first = group * head, .count = head});
   }
-  return runs;
+  return check_layers(config, spec.layers, option(spec, "pp") * option(spec, "vpp"), "pp x vpp");
 }
 
-void add_attention(RankBuilder& builder, const TensorPart& part, const std::string& local,
-                   const std::string& canonical) {
-  const ModelConfig& config = part.config;
-  const std::string attention = canonical + "self_attn.";
-  builder.columns(local + "self_attention.linear_proj.weight", attention + "o_proj.weight",
-                  part.of(config.num_attention_heads * config.head_dim));
-  if (config.output_bias) {
-    builder.whole(local + "self_attention.linear_proj.bias", attention + "o_proj.bias");
-  }
-  builder.whole(local + "self_attention.linear_qkv.layer_norm_weight",
-                canonical + "input_layernorm.weight");
-  builder.stack(local + "self_attention.linear_qkv.weight", qkv_runs(part, attention, "weight"));
-  if (config.qkv_bias) {
-    builder.stack(local + "self_attention.linear_qkv.bias", qkv_runs(part, attention, "bias"));
-  }
-  if (config.qk_norm) {
-    builder.whole(local + "self_attention.q_layernorm.weight", attention + "q_norm.weight");
-    builder.whole(local + "self_attention.k_layernorm.weight", attention + "k_norm.weight");
-  }
-}
-
-void add_mlp(RankBuilder& builder, const TensorPart& part, const std::string& local,
-             const std::string& canonical) {
-  const IndexRange kept = part.of(part.config.intermediate_size);
-  const auto fc1 = [&](const std::string& kind) {
-    builder.stack(local + "mlp.linear_fc1." + kind,
-                  {{.tensor = canonical + "mlp.gate_proj." + kind, .rows = kept},
-                   {.tensor = canonical + "mlp.up_proj." + kind, .rows = kept}});
-  };
-  builder.whole(local + "mlp.linear_fc1.layer_norm_weight",
-                canonical + "post_attention_layernorm.weight");
-  fc1("weight");
-  if (part.config.mlp_bias) fc1("bias");
-  builder.columns(local + "mlp.linear_fc2.weight", canonical + "mlp.down_proj.weight", kept);
-  if (part.config.mlp_bias) {
-    builder.whole(local + "mlp.linear_fc2.bias", canonical + "mlp.down_proj.bias");
-  }
-}
-
-Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std::uint32_t rank) {
+Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std::uint32_t number) {
   const ModelConfig& config = model.config;
   const std::int64_t tp = option(spec, "tp");
+  const std::int64_t etp = option(spec, "etp");
+  const std::int64_t ep = option(spec, "ep");
   const std::int64_t pp = option(spec, "pp");
   const std::int64_t vpp = option(spec, "vpp");
-  if (auto fits = check_tp(config, tp, objection); !fits) return failure(fits);
-  if (auto fits = check_layers(config, spec); !fits) return failure(fits);
+  const bool mtp = config.mtp_layers > 0 && chosen(spec, "mtp", "keep");
+  if (auto fits = check_model(config, spec, mtp); !fits) return failure(fits);
 
-  const TensorPart part{.config = config, .tp = tp, .rank = rank % tp};
+  const std::int64_t in_stage = number % stage_ranks(spec);
+  const std::int64_t stage = number / stage_ranks(spec);
+  const megatron::Rank rank{.config = config,
+                            .tensor = {.count = tp, .index = in_stage % tp},
+                            .expert = {.count = ep, .index = in_stage / etp % ep},
+                            .expert_tensor = {.count = etp, .index = in_stage % etp},
+                            .glu_interleave = option(spec, "glu_interleave"),
+                            .sequential_experts = chosen(spec, "experts", "sequential")};
   const std::int64_t padded = rounded_up(config.vocab_size, option(spec, "vocab_multiple") * tp);
+  const std::string_view embedding = names_of(config).embedding;
   RankBuilder builder(model, spec.dtype);
   for (std::int64_t vp = 0; vp < vpp; ++vp) {
-    const Chunk chunk = chunk_of(config, spec, vp * pp + rank / tp);
+    const Chunk chunk = chunk_of(config, spec, vp * pp + stage);
     const std::string prefix = vpp > 1 ? "model" + std::to_string(vp) + "." : "";
-    if (chunk.first) {
-      builder.padded_rows(prefix + "embedding.word_embeddings.weight", "model.embed_tokens.weight",
-                          part.of(padded));
+    // Layers of MTP embed tokens too, on the last stage.
+    if (chunk.first || (chunk.last && mtp)) {
+      builder.padded_rows(prefix + "embedding.word_embeddings.weight", embedding,
+                          rank.tensor.of(padded));
     }
     for (std::int64_t layer = 0; layer < chunk.layers.count; ++layer) {
-      const std::string local = prefix + "decoder.layers." + std::to_string(layer) + ".";
-      const std::string canonical =
-          "model.layers." + std::to_string(chunk.layers.first + layer) + ".";
-      add_attention(builder, part, local, canonical);
-      add_mlp(builder, part, local, canonical);
+      add_layer(builder, rank, prefix + "decoder.layers." + std::to_string(layer) + ".",
+                chunk.layers.first + layer);
     }
     if (!chunk.last) continue;
-    builder.whole(prefix + "decoder.final_layernorm.weight", "model.norm.weight");
+    builder.whole(prefix + "decoder.final_layernorm.weight", final_norm_name);
+    if (mtp) add_mtp(builder, rank, prefix);
     // With tied embeddings the last stage keeps a copy of its own of the first stage's rows.
     const bool tied = config.tie_word_embeddings;
     if (!tied || pp > 1) {
-      builder.padded_rows(prefix + "output_layer.weight",
-                          tied ? "model.embed_tokens.weight" : "lm_head.weight", part.of(padded));
+      builder.padded_rows(prefix + "output_layer.weight", tied ? embedding : head_name,
+                          rank.tensor.of(padded));
     }
+  }
+  for (std::int64_t i = 0; i < config.mtp_layers && !mtp; ++i) {
+    builder.leave_out(layer_name(config.num_hidden_layers + i));
   }
   return std::move(builder).finish();
 }
@@ -201,6 +215,7 @@ Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std:
 
 constexpr Engine megatron_engine{.name = "megatron",
                                  .options = options,
+                                 .choices = choices,
                                  .takes_layers = true,
                                  .families = families,
                                  .size = size,

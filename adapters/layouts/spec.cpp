@@ -27,15 +27,15 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
 }
 
 /// "2-1-1-2". Zero is a number of layers too: a stage may hold the embedding alone.
-Result<std::vector<std::int64_t>> parse_layers(const Setting& setting) {
-  std::vector<std::int64_t> layers;
+Result<std::vector<std::int64_t>> parse_list(const Setting& setting, const std::string& advice) {
+  std::vector<std::int64_t> numbers;
   std::string_view rest = setting.value;
   while (true) {
     const std::size_t dash = rest.find('-');
-    const auto count = whole_number(rest.substr(0, dash));
-    if (!count) return bad_value(setting, layers_advice());
-    layers.push_back(*count);
-    if (dash == std::string_view::npos) return layers;
+    const auto number = whole_number(rest.substr(0, dash));
+    if (!number) return bad_value(setting, advice);
+    numbers.push_back(*number);
+    if (dash == std::string_view::npos) return numbers;
     rest.remove_prefix(dash + 1);
   }
 }
@@ -58,20 +58,26 @@ Result<Setting> parse_setting(std::string_view item, std::string_view whole) {
 Result<void> apply(const Engine& engine, const Setting& setting, LayoutSpec& spec) {
   if (auto known = check_option_name(engine, setting.key); !known) return known;
   const std::string key(setting.key);
-  const bool twice = key == "dtype"    ? spec.dtype.has_value()
-                     : key == "layers" ? !spec.layers.empty()
-                                       : spec.options.contains(key);
+  const bool twice = (key == "dtype" && spec.dtype) || (key == "layers" && !spec.layers.empty()) ||
+                     (key == "physical" && !spec.physical.empty()) || spec.options.contains(key) ||
+                     spec.choices.contains(key);
   if (twice) return failure(ErrorCode::invalid, "option " + key + " is given twice: leave one out");
   if (key == "dtype") {
     spec.dtype = element_type_named(setting.value);
     if (!spec.dtype) return bad_value(setting, dtype_advice());
   } else if (key == "layers") {
-    auto layers = parse_layers(setting);
+    auto layers = parse_list(setting, layers_advice());
     if (!layers) return failure(layers);
     spec.layers = *std::move(layers);
+  } else if (key == "physical") {
+    auto physical = parse_list(setting, physical_advice());
+    if (!physical) return failure(physical);
+    spec.physical = *std::move(physical);
+  } else if (choice_named(engine, key) != nullptr) {
+    spec.choices.emplace(key, setting.value);
   } else {
     const auto number = whole_number(setting.value);
-    if (!number) return bad_value(setting, number_advice());
+    if (!number) return bad_value(setting, number_advice(option_named(engine, key)->least));
     spec.options.emplace(key, *number);
   }
   return {};
@@ -108,15 +114,18 @@ std::string text_of(const LayoutSpec& spec) {
     text.append(key).append("=").append(value);
     separator = ',';
   };
-  for (const auto& [key, value] : spec.options) add(key, std::to_string(value));
-  if (!spec.layers.empty()) {
+  const auto add_list = [&](std::string_view key, const std::vector<std::int64_t>& numbers) {
     std::string joined;
-    for (const std::int64_t count : spec.layers) {
+    for (const std::int64_t number : numbers) {
       if (!joined.empty()) joined += '-';
-      joined += std::to_string(count);
+      joined += std::to_string(number);
     }
-    add("layers", joined);
-  }
+    if (!numbers.empty()) add(key, joined);
+  };
+  for (const auto& [key, value] : spec.options) add(key, std::to_string(value));
+  for (const auto& [key, value] : spec.choices) add(key, value);
+  add_list("layers", spec.layers);
+  add_list("physical", spec.physical);
   if (spec.dtype) add("dtype", name_of(*spec.dtype));
   return text;
 }

@@ -1,132 +1,136 @@
-// vLLM, dense models: tensor parallelism by whole heads, merged [Q; K; V] with replicated KV heads,
-// [gate; up], padded vocabulary.
+// vLLM: tensor, pipeline, data and expert parallelism.
+//
+// Which rank is which. A replica is all ranks that share one set of experts: rank =
+// (dp_rank x pp + pp_rank) x tp + tp_rank. Each data-parallel rank has attention, plain MLPs and
+// shared experts of its own, cut over tp. Experts are cut over all tp x dp ranks of a stage: each
+// expert's rows or, with ep (`--enable-expert-parallel`), whole experts.
 
 #include <array>
-#include <utility>
+#include <string>
+#include <vector>
 
-#include "adapters/layouts/internal/engines.hpp"
-#include "adapters/layouts/internal/rank_builder.hpp"
-#include "adapters/layouts/internal/tensor_parallel.hpp"
+#include "adapters/layouts/internal/serving.hpp"
 
 namespace weir {
 namespace {
 
-constexpr std::array options = {EngineOption{.name = "tp"}};
+constexpr std::array options = {EngineOption{.name = "tp"}, EngineOption{.name = "pp"},
+                                EngineOption{.name = "dp"}, EngineOption{.name = "ep"},
+                                EngineOption{.name = "redundant", .fallback = 0, .least = 0}};
 
-constexpr std::array<std::string_view, 3> families = {"llama", "qwen2", "qwen3"};
+constexpr std::array<std::string_view, 2> placement_words = {"linear", "round_robin"};
+/// Some kernels (FlashInfer's) want up before gate.
+constexpr std::array<std::string_view, 2> gate_up_words = {"w13", "w31"};
+constexpr std::array<std::string_view, 2> mtp_words = {"drop", "keep"};
+constexpr std::array choices = {EngineChoice{.name = "placement", .words = placement_words},
+                                EngineChoice{.name = "gate_up", .words = gate_up_words},
+                                EngineChoice{.name = "mtp", .words = mtp_words}};
 
-/// vLLM's own `DEFAULT_VOCAB_PADDING_SIZE`.
-constexpr std::int64_t vocabulary_multiple = 64;
+constexpr std::array<std::string_view, 9> families = {"llama",     "qwen2",       "qwen3",
+                                                      "qwen3_moe", "glm4_moe",    "deepseek_v3",
+                                                      "kimi_k2",   "bailing_moe", "bailing_moe_v2"};
 
-/// The rank's tensor-parallel part of the model's rows, columns and heads.
-struct TensorPart {
-  const ModelConfig& config;
-  std::int64_t tp = 1;
-  std::int64_t rank = 0;
-
-  [[nodiscard]] IndexRange of(std::int64_t total) const { return equal_part(total, tp, rank); }
-
-  [[nodiscard]] IndexRange query_heads() const { return of(config.num_attention_heads); }
-
-  /// Ranks beyond the number of KV heads share them: neighbours hold the same one.
-  [[nodiscard]] IndexRange key_value_heads() const {
-    const std::int64_t heads = config.num_key_value_heads;
-    if (tp >= heads) return {.first = rank / (tp / heads), .count = 1};
-    return of(heads);
-  }
-};
-
-std::int64_t padded_vocabulary(const ModelConfig& config) {
-  return rounded_up(config.vocab_size, vocabulary_multiple);
-}
+constexpr serving::Names names = {.experts = "mlp.experts.routed_experts.",
+                                  .latent_down = "fused_qkv_a_proj",
+                                  .mtp_block = "mtp_block.",
+                                  .absorbed_key = "mla_attn.mla_attn.W_UK_T",
+                                  .absorbed_value = "mla_attn.mla_attn.W_UV"};
 
 std::optional<std::string> objection(const ModelConfig& config, std::int64_t tp) {
-  const std::int64_t heads = config.num_key_value_heads;
-  if (auto text = indivisible(config.num_attention_heads, tp, "query heads")) return text;
-  if (tp < heads) {
-    if (auto text = indivisible(heads, tp, "key-value heads")) return text;
-  } else if (tp % heads != 0) {
-    return "tp=" + std::to_string(tp) + " is no multiple of " + std::to_string(heads) +
-           " key-value heads";
-  }
-  if (auto text = indivisible(config.intermediate_size, tp, "rows of the MLP")) return text;
-  return indivisible(padded_vocabulary(config), tp, "rows of the padded vocabulary");
+  if (auto text = serving::head_objection(config, tp)) return text;
+  if (auto text = indivisible_mlp(config, tp)) return text;
+  return indivisible(serving::padded_vocabulary(config), tp, "rows of the padded vocabulary");
 }
 
 Result<LayoutSize> size(const LayoutSpec& spec) {
-  return layout_size(spec, option(spec, "tp"), 1);
-}
-
-void add_attention(RankBuilder& builder, const TensorPart& part, const std::string& layer) {
-  const ModelConfig& config = part.config;
-  const std::string attention = layer + "self_attn.";
-  const auto rows = [&](IndexRange heads) {
-    return IndexRange{.first = heads.first * config.head_dim,
-                      .count = heads.count * config.head_dim};
-  };
-  const IndexRange query = rows(part.query_heads());
-  const IndexRange key_value = rows(part.key_value_heads());
-  const auto merged = [&](const std::string& kind) {
-    builder.stack(attention + "qkv_proj." + kind,
-                  {{.tensor = attention + "q_proj." + kind, .rows = query},
-                   {.tensor = attention + "k_proj." + kind, .rows = key_value},
-                   {.tensor = attention + "v_proj." + kind, .rows = key_value}});
-  };
-  const auto whole = [&](const std::string& name) {
-    builder.whole(attention + name, attention + name);
-  };
-  merged("weight");
-  if (config.qkv_bias) merged("bias");
-  builder.columns(attention + "o_proj.weight", attention + "o_proj.weight", query);
-  if (config.output_bias) whole("o_proj.bias");
-  if (config.qk_norm) {
-    whole("q_norm.weight");
-    whole("k_norm.weight");
+  const std::int64_t sharers = option(spec, "tp") * option(spec, "dp");
+  const std::int64_t ep = option(spec, "ep");
+  if (ep != 1 && ep != sharers) {
+    return failure(ErrorCode::invalid,
+                   "ep=" + std::to_string(ep) + ": vLLM spreads experts over all tp x dp ranks, " +
+                       "use ep=" + std::to_string(sharers) + " or leave ep out");
   }
+  const bool redundant = option(spec, "redundant") > 0 || !spec.physical.empty();
+  if (redundant && ep == 1) {
+    return failure(ErrorCode::invalid,
+                   "redundant= and physical= place whole experts: give ep= as well");
+  }
+  if (chosen(spec, "placement", "round_robin") && (redundant || ep == 1)) {
+    return failure(ErrorCode::invalid,
+                   "placement=round_robin needs ep=, and neither redundant= nor physical=");
+  }
+  if (!spec.layers.empty() && std::ssize(spec.layers) != option(spec, "pp")) {
+    return failure(ErrorCode::invalid,
+                   "layers= has " + std::to_string(spec.layers.size()) +
+                       " numbers: give pp = " + std::to_string(option(spec, "pp")));
+  }
+  return layout_size(spec, sharers * option(spec, "pp"), 1);
 }
 
-void add_mlp(RankBuilder& builder, const TensorPart& part, const std::string& layer) {
-  const std::string mlp = layer + "mlp.";
-  const IndexRange kept = part.of(part.config.intermediate_size);
-  const auto merged = [&](const std::string& kind) {
-    builder.stack(mlp + "gate_up_proj." + kind,
-                  {{.tensor = mlp + "gate_proj." + kind, .rows = kept},
-                   {.tensor = mlp + "up_proj." + kind, .rows = kept}});
-  };
-  merged("weight");
-  if (part.config.mlp_bias) merged("bias");
-  builder.columns(mlp + "down_proj.weight", mlp + "down_proj.weight", kept);
-  if (part.config.mlp_bias) builder.whole(mlp + "down_proj.bias", mlp + "down_proj.bias");
+Result<void> check_experts(const ModelConfig& config, const LayoutSpec& spec) {
+  const std::int64_t ep = option(spec, "ep");
+  if (config.experts.count == 0) {
+    return check_no_experts({{"ep", ep > 1},
+                             {"redundant", option(spec, "redundant") > 0},
+                             {"physical", !spec.physical.empty()},
+                             {"placement", !chosen(spec, "placement", "linear")},
+                             {"gate_up", !chosen(spec, "gate_up", "w13")}});
+  }
+  if (ep > 1) return {};
+  return check_divides("tp x dp", option(spec, "tp") * option(spec, "dp"),
+                       config.experts.intermediate_size, "rows of an expert");
 }
 
-Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std::uint32_t rank) {
+/// Those that are left over go to the stages before the last one, from the back.
+std::vector<std::int64_t> spare_stages(std::int64_t stages) {
+  std::vector<std::int64_t> spare;
+  for (std::int64_t stage = stages - 2; stage >= 0; --stage) spare.push_back(stage);
+  return spare;
+}
+
+Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std::uint32_t number) {
   const ModelConfig& config = model.config;
-  const TensorPart part{.config = config, .tp = option(spec, "tp"), .rank = rank};
-  if (auto fits = check_tp(config, part.tp, objection); !fits) return failure(fits);
+  const std::int64_t tp = option(spec, "tp");
+  const std::int64_t pp = option(spec, "pp");
+  const std::int64_t sharers = tp * option(spec, "dp");
+  const auto tp_objection = [&](std::int64_t other) { return objection(config, other); };
+  if (auto fits = check_tp(config.num_attention_heads, tp, tp_objection); !fits)
+    return failure(fits);
+  if (auto fits = check_experts(config, spec); !fits) return failure(fits);
 
-  const IndexRange vocabulary = part.of(padded_vocabulary(config));
-  RankBuilder builder(model, spec.dtype);
-  builder.padded_rows("model.embed_tokens.weight", "model.embed_tokens.weight", vocabulary);
-  for (std::int64_t index = 0; index < config.num_hidden_layers; ++index) {
-    const std::string layer = "model.layers." + std::to_string(index) + ".";
-    add_attention(builder, part, layer);
-    add_mlp(builder, part, layer);
-    for (const char* norm : {"input_layernorm.weight", "post_attention_layernorm.weight"}) {
-      builder.whole(layer + norm, layer + norm);
-    }
-  }
-  builder.whole("model.norm.weight", "model.norm.weight");
-  // Tied embeddings are one tensor here: lm_head.weight is an alias, and the model says so.
-  if (!config.tie_word_embeddings) {
-    builder.padded_rows("lm_head.weight", "lm_head.weight", vocabulary);
-  }
-  return std::move(builder).finish();
+  const Part dense{.count = tp, .index = number % tp};
+  const std::int64_t stage = number / tp % pp;
+  const Part sharer{.count = sharers, .index = number / (tp * pp) * tp + dense.index};
+  const auto layers = serving::stage_layers(config, spec, stage, spare_stages(pp));
+  if (!layers) return failure(layers);
+  const bool spread = option(spec, "ep") > 1;
+  const auto slots = serving::slots_of(
+      config, spec,
+      {.part = spread ? sharer : Part{}, .round_robin = chosen(spec, "placement", "round_robin")});
+  if (!slots) return failure(slots);
+  return serving::lay_out(model, spec,
+                          {.config = config,
+                           .names = names,
+                           .attention = dense,
+                           .embedding = dense,
+                           .head = dense,
+                           .mlp = dense,
+                           .expert_rows = spread ? Part{} : sharer,
+                           .slots = *slots,
+                           .up_first = chosen(spec, "gate_up", "w31"),
+                           .layers = *layers,
+                           .first_stage = stage == 0,
+                           .last_stage = stage == pp - 1,
+                           .mtp = config.mtp_layers > 0 && chosen(spec, "mtp", "keep")});
 }
 
 }  // namespace
 
 constexpr Engine vllm_engine{.name = "vllm",
                              .options = options,
+                             .choices = choices,
+                             .takes_layers = true,
+                             .takes_physical = true,
                              .families = families,
                              .size = size,
                              .lay_out = lay_out_rank};

@@ -1,8 +1,6 @@
 #include "adapters/model/known_models.hpp"
 
-#include <algorithm>
 #include <array>
-#include <functional>
 
 namespace weir {
 namespace {
@@ -38,10 +36,10 @@ ModelConfig qwen3(const Sizes& sizes, bool tied) {
   return config;
 }
 
-ModelConfig qwen3_moe(const Sizes& sizes, const ExpertsConfig& experts) {
+ModelConfig qwen3_moe(const Sizes& sizes, std::int64_t experts, std::int64_t expert_size) {
   ModelConfig config = config_of("qwen3_moe", sizes);
   config.qk_norm = true;
-  config.experts = experts;
+  config.experts = {.count = experts, .intermediate_size = expert_size};
   return config;
 }
 
@@ -109,103 +107,101 @@ ModelConfig gpt_oss(std::int64_t layers, std::int64_t experts) {
   return config;
 }
 
+ModelConfig deepseek_v3() {
+  return latent("deepseek_v3", {7168, 61, 128, 0, 0, 18432, 129280},
+                {.count = 256,
+                 .intermediate_size = 2048,
+                 .shared_intermediate_size = 2048,
+                 .first_layer = 3,
+                 .score_bias = true},
+                deepseek_ranks);
+}
+
+ModelConfig kimi_k2() {
+  return latent("kimi_k2", {7168, 61, 64, 0, 0, 18432, 163840},
+                {.count = 384,
+                 .intermediate_size = 2048,
+                 .shared_intermediate_size = 2048,
+                 .first_layer = 1,
+                 .score_bias = true},
+                deepseek_ranks);
+}
+
+ModelConfig tiny_deepseek_v3() {
+  return latent("deepseek_v3", {64, 3, 4, 0, 0, 96, 1000},
+                {.count = 8,
+                 .intermediate_size = 48,
+                 .shared_intermediate_size = 48,
+                 .first_layer = 1,
+                 .score_bias = true},
+                {.kv_lora_rank = 32,
+                 .q_lora_rank = 24,
+                 .qk_nope_head_dim = 16,
+                 .qk_rope_head_dim = 8,
+                 .v_head_dim = 16});
+}
+
 struct KnownModel {
   std::string_view name;
-  std::function<ModelConfig()> config;
+  ModelConfig (*config)();
 };
 
 /// Sorted by name. Those called "tiny" are no published models: each has every kind of tensor that
 /// its family has, in a size that is quick to move.
-const std::vector<KnownModel>& known_models() {
-  static const std::vector<KnownModel> models = {
-      {"deepseek-v3",
-       [] {
-         return latent("deepseek_v3", {7168, 61, 128, 0, 0, 18432, 129280},
-                       {.count = 256,
-                        .intermediate_size = 2048,
-                        .shared_intermediate_size = 2048,
-                        .first_layer = 3,
-                        .score_bias = true},
-                       deepseek_ranks);
-       }},
-      {"glm-4.5", glm_4_5},
-      {"gpt-oss-120b", [] { return gpt_oss(36, 128); }},
-      {"gpt-oss-20b", [] { return gpt_oss(24, 32); }},
-      {"kimi-k2",
-       [] {
-         return latent("kimi_k2", {7168, 61, 64, 0, 0, 18432, 163840},
-                       {.count = 384,
-                        .intermediate_size = 2048,
-                        .shared_intermediate_size = 2048,
-                        .first_layer = 1,
-                        .score_bias = true},
-                       deepseek_ranks);
-       }},
-      {"ling-1t", ling_1t},
-      {"llama-3-70b",
-       [] {
-         return config_of("llama", {8192, 80, 64, 8, 128, 28672, 128256});
-       }},
-      {"llama-3-8b",
-       [] {
-         return config_of("llama", {4096, 32, 32, 8, 128, 14336, 128256});
-       }},
-      {"qwen3-0.6b",
-       [] {
-         return qwen3({1024, 28, 16, 8, 128, 3072, 151936}, true);
-       }},
-      {"qwen3-235b-a22b",
-       [] {
-         return qwen3_moe({4096, 94, 64, 4, 128, 12288, 151936},
-                          {.count = 128, .intermediate_size = 1536});
-       }},
-      {"qwen3-30b-a3b",
-       [] {
-         return qwen3_moe({2048, 48, 32, 4, 128, 6144, 151936},
-                          {.count = 128, .intermediate_size = 768});
-       }},
-      {"qwen3-8b",
-       [] {
-         return qwen3({4096, 36, 32, 8, 128, 12288, 151936}, false);
-       }},
-      {"qwen3-next-80b-a3b", qwen3_next},
-      {"tiny-deepseek-v3",
-       [] {
-         return latent("deepseek_v3", {64, 3, 4, 0, 0, 96, 1000},
-                       {.count = 8,
-                        .intermediate_size = 48,
-                        .shared_intermediate_size = 48,
-                        .first_layer = 1,
-                        .score_bias = true},
-                       {.kv_lora_rank = 32,
-                        .q_lora_rank = 24,
-                        .qk_nope_head_dim = 16,
-                        .qk_rope_head_dim = 8,
-                        .v_head_dim = 16});
-       }},
-      {"tiny-qwen3",
-       [] {
-         return qwen3({64, 4, 8, 2, 16, 160, 1000}, true);
-       }},
-      {"tiny-qwen3-moe",
-       [] {
-         return qwen3_moe({64, 4, 8, 2, 16, 160, 1000}, {.count = 8, .intermediate_size = 48});
-       }},
-  };
-  return models;
-}
+constexpr std::array<KnownModel, 16> known_models = {{
+    {"deepseek-v3", deepseek_v3},
+    {"glm-4.5", glm_4_5},
+    {"gpt-oss-120b", [] { return gpt_oss(36, 128); }},
+    {"gpt-oss-20b", [] { return gpt_oss(24, 32); }},
+    {"kimi-k2", kimi_k2},
+    {"ling-1t", ling_1t},
+    {"llama-3-70b",
+     [] {
+       return config_of("llama", {8192, 80, 64, 8, 128, 28672, 128256});
+     }},
+    {"llama-3-8b",
+     [] {
+       return config_of("llama", {4096, 32, 32, 8, 128, 14336, 128256});
+     }},
+    {"qwen3-0.6b",
+     [] {
+       return qwen3({1024, 28, 16, 8, 128, 3072, 151936}, true);
+     }},
+    {"qwen3-235b-a22b",
+     [] {
+       return qwen3_moe({4096, 94, 64, 4, 128, 12288, 151936}, 128, 1536);
+     }},
+    {"qwen3-30b-a3b",
+     [] {
+       return qwen3_moe({2048, 48, 32, 4, 128, 6144, 151936}, 128, 768);
+     }},
+    {"qwen3-8b",
+     [] {
+       return qwen3({4096, 36, 32, 8, 128, 12288, 151936}, false);
+     }},
+    {"qwen3-next-80b-a3b", qwen3_next},
+    {"tiny-deepseek-v3", tiny_deepseek_v3},
+    {"tiny-qwen3",
+     [] {
+       return qwen3({64, 4, 8, 2, 16, 160, 1000}, true);
+     }},
+    {"tiny-qwen3-moe",
+     [] {
+       return qwen3_moe({64, 4, 8, 2, 16, 160, 1000}, 8, 48);
+     }},
+}};
 
 }  // namespace
 
 std::vector<std::string> known_model_names() {
   std::vector<std::string> names;
-  for (const KnownModel& known : known_models()) names.emplace_back(known.name);
+  for (const KnownModel& known : known_models) names.emplace_back(known.name);
   return names;
 }
 
 Result<ModelConfig> named_config(std::string_view name) {
   std::string names;
-  for (const KnownModel& known : known_models()) {
+  for (const KnownModel& known : known_models) {
     if (known.name == name) return known.config();
     names += (names.empty() ? "" : ", ") + std::string(known.name);
   }

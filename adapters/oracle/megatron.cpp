@@ -1,121 +1,85 @@
-// Megatron-Core's dense decoder with Transformer Engine names, written down as lists of rows.
+// Megatron-Core's decoder with Transformer Engine names, written down as lists of rows: who is in
+// which group of ranks, and who has which layers.
 
 #include <iterator>
 #include <numeric>
 #include <string>
 
-#include "adapters/oracle/internal/rank_writer.hpp"
+#include "adapters/oracle/internal/megatron_layer.hpp"
 
 namespace weir::oracle::internal {
 namespace {
 
-struct Parallel {
-  std::int64_t tp = 1;
+struct Groups {
+  MegatronRank rank;
+  std::int64_t cp = 1;
   std::int64_t pp = 1;
   std::int64_t vpp = 1;
-  std::int64_t tp_rank = 0;
   std::int64_t pp_rank = 0;
+  std::int64_t stage = 1;  ///< Ranks of a stage.
 };
 
-/// All rows of the fused projection: group after group, each its query heads, its key head, its
-/// value head. A "head" has `head_rows` rows.
-Rows fused_qkv(const ModelConfig& config, const Rows& q, const Rows& k, const Rows& v,
-               std::int64_t head_rows) {
-  const std::int64_t groups = config.num_key_value_heads;
-  const std::int64_t heads_per_group = config.num_attention_heads / groups;
-  Rows fused;
-  for (std::int64_t group = 0; group < groups; ++group) {
-    const std::int64_t q_rows = heads_per_group * head_rows;
-    const Rows members =
-        stacked({slice_of(q, group * q_rows, q_rows), slice_of(k, group * head_rows, head_rows),
-                 slice_of(v, group * head_rows, head_rows)});
-    fused.insert(fused.end(), members.begin(), members.end());
-  }
-  return fused;
+/// The least number of ranks that whole groups of both sizes fill.
+std::int64_t common(std::int64_t dense, std::int64_t expert) {
+  std::int64_t ranks = dense;
+  while (ranks % expert != 0) ranks += dense;
+  return ranks;
 }
 
-void write_attention(const ModelConfig& config, const Parallel& parallel, const std::string& hf,
-                     const std::string& local, RankWriter& writer) {
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t head = config.head_dim;
-  const std::int64_t q_rows = config.num_attention_heads * head;
-  const std::int64_t kv_rows = config.num_key_value_heads * head;
-  const std::int64_t t = parallel.tp_rank;
-  const std::string attention = hf + "self_attn.";
-
-  const std::int64_t columns = q_rows / parallel.tp;
-  writer.put_matrix(local + "self_attention.linear_proj.weight",
-                    writer.matrix(attention + "o_proj.weight", hidden, q_rows), columns,
-                    t * columns);
-  if (config.output_bias) {
-    writer.put_vector(local + "self_attention.linear_proj.bias",
-                      writer.vector(attention + "o_proj.bias", hidden));
+/// Counts the ranks of a stage out, in Megatron's order, until it is `place`'s turn: for attention
+/// and MLPs the tensor rank goes fastest, for experts the expert tensor rank, then the expert rank.
+void find_place(Groups& groups, std::int64_t place) {
+  std::int64_t at = 0;
+  while (at <= place) {
+    for (std::int64_t t = 0; t < groups.rank.tp; ++t, ++at) {
+      if (at == place) groups.rank.tp_rank = t;
+    }
   }
-
-  writer.put_vector(local + "self_attention.linear_qkv.layer_norm_weight",
-                    writer.vector(hf + "input_layernorm.weight", hidden));
-  const Rows weight = fused_qkv(config, writer.matrix(attention + "q_proj.weight", q_rows, hidden),
-                                writer.matrix(attention + "k_proj.weight", kv_rows, hidden),
-                                writer.matrix(attention + "v_proj.weight", kv_rows, hidden), head);
-  writer.put_matrix(local + "self_attention.linear_qkv.weight", part_of(weight, t, parallel.tp),
-                    hidden);
-  if (config.qkv_bias) {
-    const Rows bias = fused_qkv(config, writer.vector(attention + "q_proj.bias", q_rows),
-                                writer.vector(attention + "k_proj.bias", kv_rows),
-                                writer.vector(attention + "v_proj.bias", kv_rows), head);
-    writer.put_vector(local + "self_attention.linear_qkv.bias", part_of(bias, t, parallel.tp));
-  }
-
-  if (config.qk_norm) {
-    writer.put_vector(local + "self_attention.q_layernorm.weight",
-                      writer.vector(attention + "q_norm.weight", head));
-    writer.put_vector(local + "self_attention.k_layernorm.weight",
-                      writer.vector(attention + "k_norm.weight", head));
+  at = 0;
+  while (at <= place) {
+    for (std::int64_t e = 0; e < groups.rank.ep; ++e) {
+      for (std::int64_t t = 0; t < groups.rank.etp; ++t, ++at) {
+        if (at != place) continue;
+        groups.rank.ep_rank = e;
+        groups.rank.etp_rank = t;
+      }
+    }
   }
 }
 
-void write_mlp(const ModelConfig& config, const Parallel& parallel, const std::string& hf,
-               const std::string& local, RankWriter& writer) {
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t ffn = config.intermediate_size;
-  const std::int64_t t = parallel.tp_rank;
-
-  writer.put_vector(local + "mlp.linear_fc1.layer_norm_weight",
-                    writer.vector(hf + "post_attention_layernorm.weight", hidden));
-  const Rows gate = writer.matrix(hf + "mlp.gate_proj.weight", ffn, hidden);
-  const Rows up = writer.matrix(hf + "mlp.up_proj.weight", ffn, hidden);
-  writer.put_matrix(local + "mlp.linear_fc1.weight",
-                    stacked({part_of(gate, t, parallel.tp), part_of(up, t, parallel.tp)}), hidden);
-  if (config.mlp_bias) {
-    const Rows gate_bias = writer.vector(hf + "mlp.gate_proj.bias", ffn);
-    const Rows up_bias = writer.vector(hf + "mlp.up_proj.bias", ffn);
-    writer.put_vector(local + "mlp.linear_fc1.bias", stacked({part_of(gate_bias, t, parallel.tp),
-                                                              part_of(up_bias, t, parallel.tp)}));
+bool experts_fit(const ModelConfig& config, const Groups& groups, RankWriter& writer) {
+  const ExpertsConfig& experts = config.experts;
+  const MegatronRank& rank = groups.rank;
+  if (experts.count == 0) {
+    return writer.require(
+        rank.ep == 1 && rank.etp == rank.tp && rank.glu_block == 0 && !rank.sequential,
+        "ep, etp, glu_interleave and experts are for models with experts");
   }
-
-  const std::int64_t columns = ffn / parallel.tp;
-  writer.put_matrix(local + "mlp.linear_fc2.weight",
-                    writer.matrix(hf + "mlp.down_proj.weight", hidden, ffn), columns, t * columns);
-  if (config.mlp_bias) {
-    writer.put_vector(local + "mlp.linear_fc2.bias",
-                      writer.vector(hf + "mlp.down_proj.bias", hidden));
-  }
+  bool ok = writer.require(experts.count % rank.ep == 0, "ep must divide the experts");
+  ok &= writer.require(experts.intermediate_size % rank.etp == 0,
+                       "etp must divide moe_intermediate_size");
+  ok &= writer.require(experts.shared_intermediate_size % rank.tp == 0,
+                       "tp must divide the width of the shared experts");
+  if (!ok || rank.glu_block == 0) return ok;
+  return writer.require(experts.intermediate_size / rank.etp % rank.glu_block == 0,
+                        "glu_interleave must divide the rows of a rank's expert");
 }
 
-bool fits(const Model& model, const LayoutSpec& spec, const Parallel& parallel,
-          RankWriter& writer) {
+bool fits(const Model& model, const LayoutSpec& spec, const Groups& groups, RankWriter& writer) {
   const ModelConfig& config = model.config;
   if (!require_decoder(model, writer)) return false;
-  const std::int64_t chunks = parallel.pp * parallel.vpp;
+  const std::int64_t tp = groups.rank.tp;
+  const std::int64_t chunks = groups.pp * groups.vpp;
   const std::int64_t fused_rows =
       (config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim;
-  bool ok = writer.require(parallel.pp_rank < parallel.pp, "the rank is not below tp * pp");
-  ok &= writer.require(parallel.vpp == 1 || parallel.pp > 1, "vpp above 1 needs pp above 1");
-  ok &= writer.require(config.num_attention_heads % parallel.tp == 0,
-                       "tp must divide num_attention_heads");
-  ok &= writer.require(fused_rows % parallel.tp == 0, "tp must divide the rows of linear_qkv");
-  ok &= writer.require(config.intermediate_size % parallel.tp == 0,
+  bool ok = writer.require(groups.pp_rank < groups.pp, "the rank is beyond the last stage");
+  ok &= writer.require(groups.vpp == 1 || groups.pp > 1, "vpp above 1 needs pp above 1");
+  ok &= writer.require(config.num_attention_heads % tp == 0, "tp must divide num_attention_heads");
+  ok &= writer.require(is_latent(config) || fused_rows % tp == 0,
+                       "tp must divide the rows of linear_qkv");
+  ok &= writer.require(is_sparse(config, 0) || config.intermediate_size % tp == 0,
                        "tp must divide intermediate_size");
+  ok &= experts_fit(config, groups, writer);
   if (spec.layers.empty()) {
     ok &= writer.require(config.num_hidden_layers % chunks == 0,
                          "pp * vpp must divide num_hidden_layers; or state layers=");
@@ -129,25 +93,63 @@ bool fits(const Model& model, const LayoutSpec& spec, const Parallel& parallel,
   return ok;
 }
 
+Groups groups_of(std::uint32_t rank, RankWriter& writer) {
+  Groups groups;
+  groups.rank.tp = writer.option("tp");
+  groups.rank.ep = writer.option("ep");
+  groups.rank.etp = writer.option("etp", groups.rank.tp);
+  groups.rank.glu_block = writer.count("glu_interleave");
+  groups.rank.sequential = writer.second("experts", "grouped", "sequential");
+  groups.cp = writer.option("cp");
+  groups.pp = writer.option("pp");
+  groups.vpp = writer.option("vpp");
+  groups.stage = common(groups.rank.tp * groups.cp, groups.rank.etp * groups.rank.ep);
+  groups.pp_rank = rank / groups.stage;
+  find_place(groups, rank % groups.stage);
+  return groups;
+}
+
+/// A layer of MTP has what joins the hidden state with the next token's embedding, a decoder layer,
+/// and a norm.
+void write_mtp(const ModelConfig& config, const MegatronRank& rank, std::int64_t number,
+               const std::string& local, RankWriter& writer) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t index = config.num_hidden_layers + number;
+  const std::string hf = layer_of(index);
+  if (!writer.require(hidden % rank.tp == 0, "tp must divide hidden_size, for MTP")) return;
+  writer.put_vector(local + "enorm.weight", writer.vector(hf + "enorm.weight", hidden));
+  writer.put_vector(local + "hnorm.weight", writer.vector(hf + "hnorm.weight", hidden));
+  const Rows join = writer.matrix(hf + "eh_proj.weight", hidden, 2 * hidden);
+  writer.put_matrix(local + "eh_proj.weight", part_of(join, rank.tp_rank, rank.tp), 2 * hidden);
+  write_megatron_layer(config, rank, index, local + "transformer_layer.", writer);
+  writer.put_vector(local + "final_layernorm.weight",
+                    writer.vector(hf + "shared_head.norm.weight", hidden));
+}
+
 }  // namespace
 
-void write_megatron(const Model& model, const LayoutSpec& spec, std::uint32_t rank,
+void write_megatron(const Model& model, const LayoutSpec& spec, std::uint32_t number,
                     RankWriter& writer) {
   const ModelConfig& config = model.config;
-  writer.allow({"tp", "pp", "vpp", "dp", "vocab_multiple"}, true);
-  Parallel parallel{writer.option("tp"), writer.option("pp"), writer.option("vpp"), 0, 0};
+  writer.allow({"tp", "cp", "ep", "etp", "pp", "vpp", "dp", "vocab_multiple", "glu_interleave",
+                "experts", "mtp"},
+               {.layers = true});
   writer.option("dp");
   const std::int64_t multiple = writer.option("vocab_multiple", 128);
-  parallel.tp_rank = rank % parallel.tp;
-  parallel.pp_rank = rank / parallel.tp;
-  if (!fits(model, spec, parallel, writer)) return;
+  const bool mtp = !writer.second("mtp", "keep", "drop") && config.mtp_layers > 0;
+  const Groups groups = groups_of(number, writer);
+  if (!fits(model, spec, groups, writer)) return;
+  if (mtp && !writer.require(config.hidden_size % groups.rank.tp == 0,
+                             "tp must divide hidden_size, for MTP")) {
+    return;
+  }
 
-  const std::int64_t chunks = parallel.pp * parallel.vpp;
-  const std::int64_t vocabulary = padded_up(config.vocab_size, multiple * parallel.tp);
+  const std::int64_t chunks = groups.pp * groups.vpp;
+  const std::int64_t vocabulary = padded_up(config.vocab_size, multiple * groups.rank.tp);
   const auto put_vocabulary = [&](const std::string& local, const std::string& table) {
-    const std::int64_t count = vocabulary / parallel.tp;
+    const std::int64_t count = vocabulary / groups.rank.tp;
     writer.put_padded(local, {table, config.vocab_size, config.hidden_size},
-                      parallel.tp_rank * count, count);
+                      groups.rank.tp_rank * count, count);
   };
 
   // Chunks take layers in turn: all stages of virtual stage 0, then all stages of 1, and so on.
@@ -157,25 +159,27 @@ void write_megatron(const Model& model, const LayoutSpec& spec, std::uint32_t ra
                                                     : spec.layers[static_cast<std::size_t>(chunk)];
     const std::int64_t first_layer = layer;
     layer += layers;
-    if (chunk % parallel.pp != parallel.pp_rank) continue;
+    if (chunk % groups.pp != groups.pp_rank) continue;
     const std::string prefix =
-        parallel.vpp > 1 ? "model" + std::to_string(chunk / parallel.pp) + "." : "";
-    if (chunk == 0) {
-      put_vocabulary(prefix + "embedding.word_embeddings.weight", "model.embed_tokens.weight");
+        groups.vpp > 1 ? "model" + std::to_string(chunk / groups.pp) + "." : "";
+    const bool last = chunk == chunks - 1;
+    if (chunk == 0 || (last && mtp)) {
+      put_vocabulary(prefix + "embedding.word_embeddings.weight", embedding_of(config));
     }
     for (std::int64_t i = 0; i < layers; ++i) {
-      const std::string hf = "model.layers." + std::to_string(first_layer + i) + ".";
-      const std::string local = prefix + "decoder.layers." + std::to_string(i) + ".";
-      write_attention(config, parallel, hf, local, writer);
-      write_mlp(config, parallel, hf, local, writer);
+      write_megatron_layer(config, groups.rank, first_layer + i,
+                           prefix + "decoder.layers." + std::to_string(i) + ".", writer);
     }
-    if (chunk != chunks - 1) continue;
+    if (!last) continue;
     writer.put_vector(prefix + "decoder.final_layernorm.weight",
                       writer.vector("model.norm.weight", config.hidden_size));
+    for (std::int64_t i = 0; mtp && i < config.mtp_layers; ++i) {
+      write_mtp(config, groups.rank, i, prefix + "mtp.layers." + std::to_string(i) + ".", writer);
+    }
     if (!config.tie_word_embeddings) {
       put_vocabulary(prefix + "output_layer.weight", "lm_head.weight");
-    } else if (parallel.pp > 1) {
-      put_vocabulary(prefix + "output_layer.weight", "model.embed_tokens.weight");
+    } else if (groups.pp > 1) {
+      put_vocabulary(prefix + "output_layer.weight", embedding_of(config));
     }
   }
 }

@@ -166,7 +166,7 @@ Run run_at(const Rank& rank, const LocalTensor& local, std::int64_t row, std::in
   Run run{start.tensor, 0, row * local.columns, local.columns};
   const bool padded = start.tensor == padding;
   const std::int64_t stride = padded ? 0 : rank.columns[static_cast<std::size_t>(start.tensor)];
-  if (!padded) run.first = start.row * stride + local.first_column;
+  if (!padded) run.first = start.row * stride + start.column + local.first_column;
   if (!padded && stride != local.columns) return run;
   for (std::int64_t next = row + 1; next < last_row; ++next) {
     const Row& more = local.rows[static_cast<std::size_t>(next)];
@@ -193,8 +193,10 @@ void make(const Rank& rank, std::uint64_t version, const Run& run, ElementType t
       static_cast<std::size_t>(run.first) * size_of(own), bytes(own));
   const VersionRun versioned{own, version, rank.seeds[tensor], run.first};
 
-  const bool floating = own == ElementType::f32 || own == ElementType::bf16;
-  const ElementType via = floating ? rank.memory.passed_through.value_or(own) : own;
+  // A `dtype` is about parameters: buffers, such as routers' biases, stay what they are.
+  const bool replaced = (own == ElementType::f32 || own == ElementType::bf16) &&
+                        rank.memory.model.tensors[tensor].kind == TensorKind::parameter;
+  const ElementType via = replaced ? rank.memory.passed_through.value_or(own) : own;
   if (own == via && own == type) {
     make_version(versioned, base, out);
     return;

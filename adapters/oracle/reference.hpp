@@ -44,7 +44,7 @@ struct RankMemory {
 /// zeros. Bytes of the region between local tensors are left alone. Where the local type is not
 /// the model's, bf16 is widened exactly and f32 rounded to the nearest, ties to even
 /// (a NaN stays a NaN).
-/// Scratch memory: three blocks of 64 KiB a worker, and the rows, 16 bytes each. Not from within a
+/// Scratch memory: three blocks of 64 KiB a worker, and the rows, 24 bytes each. Not from within a
 /// task of `workers`.
 /// Errors (`invalid`): those of `rank_of`; a place that is missing, unknown, given twice, outside
 /// the region or over another one; canonical bytes that are not as many as the tensor has.

@@ -1,120 +1,137 @@
-// vLLM's dense decoder, written down as lists of rows.
+// vLLM's decoder, written down as lists of rows: who is in which group of ranks.
 
+#include <iterator>
 #include <string>
+#include <vector>
 
-#include "adapters/oracle/internal/rank_writer.hpp"
+#include "adapters/oracle/internal/serving_model.hpp"
 
 namespace weir::oracle::internal {
 namespace {
 
-struct Local {
+struct Groups {
   std::int64_t tp = 1;
-  std::int64_t t = 0;         ///< This rank.
-  std::int64_t kv_first = 0;  ///< First key/value head that this rank keeps.
-  std::int64_t kv_count = 0;  ///< How many it keeps.
+  std::int64_t pp = 1;
+  std::int64_t dp = 1;
+  std::int64_t ep = 1;
+  std::int64_t tp_rank = 0;
+  std::int64_t pp_rank = 0;
+  std::int64_t dp_rank = 0;
 };
 
-void write_layer(const ModelConfig& config, const Local& local, const std::string& layer,
-                 RankWriter& writer) {
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t head = config.head_dim;
-  const std::int64_t ffn = config.intermediate_size;
-  const std::int64_t q_rows = config.num_attention_heads * head;
-  const std::int64_t kv_rows = config.num_key_value_heads * head;
-  const std::string attention = layer + "self_attn.";
-  const std::string mlp = layer + "mlp.";
+/// Counts ranks out in vLLM's order: data parallel slowest, then stages, then tensor parallel.
+Groups groups_of(std::uint32_t rank, RankWriter& writer) {
+  Groups groups;
+  groups.tp = writer.option("tp");
+  groups.pp = writer.option("pp");
+  groups.dp = writer.option("dp");
+  groups.ep = writer.option("ep");
+  if (!writer.require(rank < groups.tp * groups.pp * groups.dp, "the rank is not below tp*pp*dp")) {
+    return groups;
+  }
+  std::int64_t at = 0;
+  for (std::int64_t d = 0; d < groups.dp; ++d) {
+    for (std::int64_t p = 0; p < groups.pp; ++p) {
+      for (std::int64_t t = 0; t < groups.tp; ++t, ++at) {
+        if (at != rank) continue;
+        groups.dp_rank = d;
+        groups.pp_rank = p;
+        groups.tp_rank = t;
+      }
+    }
+  }
+  return groups;
+}
 
-  const auto qkv = [&](const Rows& q, const Rows& k, const Rows& v) {
-    return stacked({part_of(q, local.t, local.tp),
-                    slice_of(k, local.kv_first * head, local.kv_count * head),
-                    slice_of(v, local.kv_first * head, local.kv_count * head)});
-  };
-  const auto gate_up = [&](const Rows& gate, const Rows& up) {
-    return stacked({part_of(gate, local.t, local.tp), part_of(up, local.t, local.tp)});
-  };
+/// What is left over is added from the stage before the last one to the front.
+std::vector<std::int64_t> layers_of_stages(const ModelConfig& config, const LayoutSpec& spec,
+                                           std::int64_t stages) {
+  if (!spec.layers.empty()) return spec.layers;
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(stages),
+                                   config.num_hidden_layers / stages);
+  std::int64_t next = stages - 2;
+  for (std::int64_t left = config.num_hidden_layers % stages; left > 0; --left) {
+    ++layers[static_cast<std::size_t>(next--)];
+  }
+  return layers;
+}
 
-  writer.put_matrix(attention + "qkv_proj.weight",
-                    qkv(writer.matrix(attention + "q_proj.weight", q_rows, hidden),
-                        writer.matrix(attention + "k_proj.weight", kv_rows, hidden),
-                        writer.matrix(attention + "v_proj.weight", kv_rows, hidden)),
-                    hidden);
-  if (config.qkv_bias) {
-    writer.put_vector(attention + "qkv_proj.bias",
-                      qkv(writer.vector(attention + "q_proj.bias", q_rows),
-                          writer.vector(attention + "k_proj.bias", kv_rows),
-                          writer.vector(attention + "v_proj.bias", kv_rows)));
+/// The slots are dealt out to ranks: in runs, of which the first ones are longer by one where they
+/// have to be; or one slot to each rank in turn, like cards.
+std::vector<std::int64_t> dealt(const std::vector<std::int64_t>& slots, std::int64_t ranks,
+                                std::int64_t rank, bool in_turn) {
+  std::vector<std::vector<std::int64_t>> hands(static_cast<std::size_t>(ranks));
+  if (in_turn) {
+    for (std::size_t i = 0; i < slots.size(); ++i) hands[i % hands.size()].push_back(slots[i]);
+  } else {
+    std::size_t next = 0;
+    for (std::int64_t r = 0; r < ranks; ++r) {
+      std::int64_t own = std::ssize(slots) / ranks;
+      if (r < std::ssize(slots) % ranks) ++own;
+      for (; own > 0; --own) hands[static_cast<std::size_t>(r)].push_back(slots[next++]);
+    }
   }
-  writer.put_matrix(attention + "o_proj.weight",
-                    writer.matrix(attention + "o_proj.weight", hidden, q_rows), q_rows / local.tp,
-                    local.t * (q_rows / local.tp));
-  if (config.output_bias) {
-    writer.put_vector(attention + "o_proj.bias", writer.vector(attention + "o_proj.bias", hidden));
-  }
-  if (config.qk_norm) {
-    writer.put_vector(attention + "q_norm.weight",
-                      writer.vector(attention + "q_norm.weight", head));
-    writer.put_vector(attention + "k_norm.weight",
-                      writer.vector(attention + "k_norm.weight", head));
-  }
+  return hands[static_cast<std::size_t>(rank)];
+}
 
-  writer.put_matrix(mlp + "gate_up_proj.weight",
-                    gate_up(writer.matrix(mlp + "gate_proj.weight", ffn, hidden),
-                            writer.matrix(mlp + "up_proj.weight", ffn, hidden)),
-                    hidden);
-  if (config.mlp_bias) {
-    writer.put_vector(mlp + "gate_up_proj.bias", gate_up(writer.vector(mlp + "gate_proj.bias", ffn),
-                                                         writer.vector(mlp + "up_proj.bias", ffn)));
+bool options_fit(const ModelConfig& config, const LayoutSpec& spec, const Groups& groups,
+                 bool round_robin, bool up_first, RankWriter& writer) {
+  const bool extra = writer.count("redundant") > 0 || !spec.physical.empty();
+  bool ok = writer.require(groups.ep == 1 || groups.ep == groups.tp * groups.dp,
+                           "ep must be 1 or tp * dp");
+  ok &= writer.require(!extra || groups.ep > 1, "redundant and physical need ep");
+  ok &= writer.require(!round_robin || (groups.ep > 1 && !extra),
+                       "placement=round_robin needs ep, and no redundant or physical");
+  if (config.experts.count == 0) {
+    return writer.require(groups.ep == 1 && !extra && !round_robin && !up_first,
+                          "ep, redundant, physical, placement and gate_up are for experts") &&
+           ok;
   }
-  writer.put_matrix(mlp + "down_proj.weight", writer.matrix(mlp + "down_proj.weight", hidden, ffn),
-                    ffn / local.tp, local.t * (ffn / local.tp));
-  if (config.mlp_bias) {
-    writer.put_vector(mlp + "down_proj.bias", writer.vector(mlp + "down_proj.bias", hidden));
-  }
-  for (const char* const norm : {"input_layernorm.weight", "post_attention_layernorm.weight"}) {
-    writer.put_vector(layer + norm, writer.vector(layer + norm, hidden));
-  }
+  return writer.require(
+             groups.ep > 1 || config.experts.intermediate_size % (groups.tp * groups.dp) == 0,
+             "tp * dp must divide moe_intermediate_size") &&
+         ok;
 }
 
 }  // namespace
 
-void write_vllm(const Model& model, std::uint32_t rank, RankWriter& writer) {
+void write_vllm(const Model& model, const LayoutSpec& spec, std::uint32_t rank,
+                RankWriter& writer) {
   const ModelConfig& config = model.config;
-  writer.allow({"tp"}, false);
-  Local local;
-  local.tp = writer.option("tp");
-  local.t = rank;
+  writer.allow({"tp", "pp", "dp", "ep", "redundant", "placement", "gate_up", "mtp"},
+               {.layers = true, .physical = true});
+  const Groups groups = groups_of(rank, writer);
+  const bool round_robin = writer.second("placement", "linear", "round_robin");
+  const bool up_first = writer.second("gate_up", "w13", "w31");
+  const bool mtp = writer.second("mtp", "drop", "keep") && config.mtp_layers > 0;
   if (!require_decoder(model, writer)) return;
-  const std::int64_t kv_heads = config.num_key_value_heads;
-  const std::int64_t vocabulary = padded_up(config.vocab_size, 64);
-  bool ok = writer.require(local.t < local.tp, "the rank is not below tp");
-  ok &= writer.require(config.num_attention_heads % local.tp == 0,
-                       "tp must divide num_attention_heads");
-  ok &= writer.require(local.tp >= kv_heads ? local.tp % kv_heads == 0 : kv_heads % local.tp == 0,
-                       "tp must divide num_key_value_heads, or be a multiple of it");
-  ok &=
-      writer.require(config.intermediate_size % local.tp == 0, "tp must divide intermediate_size");
-  ok &= writer.require(vocabulary % local.tp == 0,
-                       "tp must divide vocab_size rounded up to a multiple of 64");
+  bool ok = options_fit(config, spec, groups, round_robin, up_first, writer);
+  ok &= heads_fit(config, groups.tp, writer);
+  ok &= rows_fit(config, groups.tp, writer);
+  ok &= layers_fit(config, spec, groups.pp, writer);
   if (!ok) return;
 
-  if (local.tp >= kv_heads) {
-    local.kv_count = 1;  // Each head lies on tp / kv_heads ranks in a row.
-    local.kv_first = local.t / (local.tp / kv_heads);
-  } else {
-    local.kv_count = kv_heads / local.tp;
-    local.kv_first = local.t * local.kv_count;
+  const Share dense{groups.tp, groups.tp_rank};
+  const Share all{groups.tp * groups.dp, groups.dp_rank * groups.tp + groups.tp_rank};
+  ServingStage stage;
+  stage.rank.attention = dense;
+  stage.rank.mlp = dense;
+  stage.rank.expert = groups.ep > 1 ? Share{} : all;
+  stage.rank.up_first = up_first;
+  stage.rank.experts = "routed_experts.";
+  stage.rank.latent_down = "fused_qkv_a_proj";
+  if (config.experts.count > 0) {
+    const std::vector<std::int64_t> slots = all_slots(config, spec, writer);
+    stage.rank.slots = groups.ep > 1 ? dealt(slots, all.count, all.index, round_robin) : slots;
   }
-
-  const auto put_vocabulary = [&](const std::string& name) {
-    const std::int64_t count = vocabulary / local.tp;
-    writer.put_padded(name, {name, config.vocab_size, config.hidden_size}, local.t * count, count);
-  };
-  put_vocabulary("model.embed_tokens.weight");
-  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    write_layer(config, local, "model.layers." + std::to_string(layer) + ".", writer);
-  }
-  writer.put_vector("model.norm.weight", writer.vector("model.norm.weight", config.hidden_size));
-  if (!config.tie_word_embeddings) put_vocabulary("lm_head.weight");
+  stage.embedding = dense;
+  stage.head = dense;
+  stage.layers_of_stages = layers_of_stages(config, spec, groups.pp);
+  stage.stage = groups.pp_rank;
+  stage.mtp = mtp;
+  stage.mtp_block = "mtp_block.";
+  stage.last_stages_own_table = embedding_of(config);
+  write_serving_model(config, stage, writer);
 }
 
 }  // namespace weir::oracle::internal

@@ -116,7 +116,7 @@ struct Canonical {
   /// Where what one local row holds starts.
   [[nodiscard]] std::uint64_t offset_of(const Held& held, const oracle::Row& row) const {
     return static_cast<std::uint64_t>(row.row) * row_bytes +
-           static_cast<std::uint64_t>(held.rows.first_column) * size_of(type);
+           static_cast<std::uint64_t>(row.column + held.rows.first_column) * size_of(type);
   }
   /// What one local row should hold, in this tensor's type.
   [[nodiscard]] std::span<const std::byte> part(const Held& held, const oracle::Row& row) const {

@@ -8,12 +8,15 @@
 namespace weir {
 namespace {
 
-constexpr std::array all_engines = {&hf_engine, &fsdp2_engine, &megatron_engine, &vllm_engine};
+constexpr std::array all_engines = {&hf_engine, &fsdp2_engine, &megatron_engine, &vllm_engine,
+                                    &sglang_engine};
 
 std::vector<std::string> option_names(const Engine& engine) {
   std::vector<std::string> names;
   for (const EngineOption& option : engine.options) names.emplace_back(option.name);
+  for (const EngineChoice& choice : engine.choices) names.emplace_back(choice.name);
   if (engine.takes_layers) names.emplace_back("layers");
+  if (engine.takes_physical) names.emplace_back("physical");
   names.emplace_back("dtype");
   return names;
 }
@@ -45,8 +48,8 @@ Result<void> check_option_name(const Engine& engine, std::string_view name) {
                                          std::string(name) + "': use " + alternatives(names));
 }
 
-std::string number_advice() {
-  return "use a whole number from 1 to " + std::to_string(option_max);
+std::string number_advice(std::int64_t least) {
+  return "use a whole number from " + std::to_string(least) + " to " + std::to_string(option_max);
 }
 
 std::string layers_advice() {
@@ -54,24 +57,69 @@ std::string layers_advice() {
          ", one for each pipeline chunk, joined by '-', as in layers=2-1-1-2";
 }
 
+std::string physical_advice() {
+  return "use numbers of experts from 0 to " + std::to_string(option_max) +
+         ", one for each physical slot, joined by '-', as in physical=0-1-2-3-0";
+}
+
 std::string dtype_advice() {
   return "use f32 or bf16";
 }
 
-Result<LayoutSpec> settled(const Engine& engine, const LayoutSpec& spec) {
-  LayoutSpec all = spec;
+const EngineChoice* choice_named(const Engine& engine, std::string_view name) noexcept {
+  const auto found = std::ranges::find(engine.choices, name, &EngineChoice::name);
+  return found == engine.choices.end() ? nullptr : &*found;
+}
+
+const EngineOption* option_named(const Engine& engine, std::string_view name) noexcept {
+  const auto found = std::ranges::find(engine.options, name, &EngineOption::name);
+  return found == engine.options.end() ? nullptr : &*found;
+}
+
+namespace {
+
+Result<void> settle_options(const Engine& engine, LayoutSpec& spec) {
   for (const EngineOption& option : engine.options) {
-    all.options.try_emplace(std::string(option.name), option.fallback);
+    const auto like = spec.options.find(std::string(option.like));
+    spec.options.try_emplace(std::string(option.name),
+                             like == spec.options.end() ? option.fallback : like->second);
   }
-  for (const auto& [name, value] : all.options) {
-    if (auto known = check_option_name(engine, name); !known) return failure(known);
-    if (!in_bounds(value, 1)) {
-      return failure(ErrorCode::invalid,
-                     name + "=" + std::to_string(value) + " is out of bounds: " + number_advice());
+  for (const auto& [name, value] : spec.options) {
+    if (auto known = check_option_name(engine, name); !known) return known;
+    const EngineOption* option = option_named(engine, name);
+    const std::int64_t least = option == nullptr ? 1 : option->least;
+    if (option == nullptr || !in_bounds(value, least)) {
+      return failure(ErrorCode::invalid, name + "=" + std::to_string(value) +
+                                             " is out of bounds: " + number_advice(least));
     }
   }
+  return {};
+}
+
+Result<void> settle_choices(const Engine& engine, LayoutSpec& spec) {
+  for (const EngineChoice& choice : engine.choices) {
+    spec.choices.try_emplace(std::string(choice.name), choice.words.front());
+  }
+  for (const auto& [name, word] : spec.choices) {
+    if (auto known = check_option_name(engine, name); !known) return known;
+    const EngineChoice* choice = choice_named(engine, name);
+    if (choice != nullptr && std::ranges::find(choice->words, word) != choice->words.end()) {
+      continue;
+    }
+    std::string text = name + "=" + word + ": use ";
+    if (choice == nullptr) return failure(ErrorCode::invalid, text + "a whole number");
+    return failure(ErrorCode::invalid,
+                   text + alternatives({choice->words.begin(), choice->words.end()}));
+  }
+  return {};
+}
+
+Result<void> check_lists(const Engine& engine, const LayoutSpec& spec) {
   if (!spec.layers.empty()) {
-    if (auto known = check_option_name(engine, "layers"); !known) return failure(known);
+    if (auto known = check_option_name(engine, "layers"); !known) return known;
+  }
+  if (!spec.physical.empty()) {
+    if (auto known = check_option_name(engine, "physical"); !known) return known;
   }
   for (const std::int64_t count : spec.layers) {
     if (!in_bounds(count, 0)) {
@@ -79,11 +127,33 @@ Result<LayoutSpec> settled(const Engine& engine, const LayoutSpec& spec) {
                      "layers: " + std::to_string(count) + " is out of bounds: " + layers_advice());
     }
   }
+  for (const std::int64_t expert : spec.physical) {
+    if (!in_bounds(expert, 0)) {
+      return failure(ErrorCode::invalid, "physical: " + std::to_string(expert) +
+                                             " is out of bounds: " + physical_advice());
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<LayoutSpec> settled(const Engine& engine, const LayoutSpec& spec) {
+  LayoutSpec all = spec;
+  if (auto good = settle_options(engine, all); !good) return failure(good);
+  if (auto good = settle_choices(engine, all); !good) return failure(good);
+  if (auto good = check_lists(engine, all); !good) return failure(good);
   if (spec.dtype && *spec.dtype != ElementType::f32 && *spec.dtype != ElementType::bf16) {
     return failure(ErrorCode::invalid,
                    "dtype=" + std::string(name_of(*spec.dtype)) + ": " + dtype_advice());
   }
   return all;
+}
+
+bool chosen(const LayoutSpec& spec, const std::string& name, std::string_view word) {
+  const auto found = spec.choices.find(name);
+  WEIR_ASSERT(found != spec.choices.end());
+  return found->second == word;
 }
 
 std::int64_t option(const LayoutSpec& spec, const std::string& name) {

@@ -18,10 +18,19 @@ namespace weir {
 /// this many processes; and products of two options stay far from overflowing.
 inline constexpr std::int64_t option_max = 65536;
 
-/// An option that is a whole number from 1 to `option_max`.
+/// An option that is a whole number from `least` to `option_max`.
 struct EngineOption {
   std::string_view name;
   std::int64_t fallback = 1;  ///< Its value where a spec leaves it out.
+  std::int64_t least = 1;
+  /// Where it is not empty: the option before this one whose value it then has instead.
+  std::string_view like = {};
+};
+
+/// An option that is one of some words. The first is the one that a spec may leave out.
+struct EngineChoice {
+  std::string_view name;
+  std::span<const std::string_view> words;
 };
 
 /// One engine. Its functions are given specs in which every option of the engine has a value
@@ -29,7 +38,9 @@ struct EngineOption {
 struct Engine {
   std::string_view name;
   std::span<const EngineOption> options;  ///< Besides dtype, which every layout has.
-  bool takes_layers = false;              ///< Whether `layers=` is an option too.
+  std::span<const EngineChoice> choices = {};
+  bool takes_layers = false;    ///< Whether `layers=` is an option too.
+  bool takes_physical = false;  ///< Whether `physical=` is an option too.
   /// The model families whose names and shapes the engine's rule knows; empty: any model at all.
   std::span<const std::string_view> families;
   Result<LayoutSize> (*size)(const LayoutSpec& spec);
@@ -41,6 +52,7 @@ extern const Engine hf_engine;
 extern const Engine fsdp2_engine;
 extern const Engine megatron_engine;
 extern const Engine vllm_engine;
+extern const Engine sglang_engine;
 
 /// Every engine that there is.
 std::span<const Engine* const> engines() noexcept;
@@ -52,9 +64,15 @@ Result<const Engine*> engine_named(std::string_view name);
 Result<void> check_option_name(const Engine& engine, std::string_view name);
 
 /// What a text says of a value that is out of bounds, after a colon: "use …".
-std::string number_advice();
+std::string number_advice(std::int64_t least = 1);
 std::string layers_advice();
+std::string physical_advice();
 std::string dtype_advice();
+
+/// The choice of that name; null where the engine has none.
+const EngineChoice* choice_named(const Engine& engine, std::string_view name) noexcept;
+/// The option of that name; null where the engine has none.
+const EngineOption* option_named(const Engine& engine, std::string_view name) noexcept;
 
 /// The spec with every option of its engine given a value. Errors (`invalid`): an option that the
 /// engine does not have, or whose value is out of bounds.
@@ -62,6 +80,8 @@ Result<LayoutSpec> settled(const Engine& engine, const LayoutSpec& spec);
 
 /// The value of an option of a settled spec.
 std::int64_t option(const LayoutSpec& spec, const std::string& name);
+/// Whether a choice of a settled spec is that word.
+bool chosen(const LayoutSpec& spec, const std::string& name, std::string_view word);
 
 /// Error (`invalid`): more than `option_max` ranks.
 Result<LayoutSize> layout_size(const LayoutSpec& spec, std::int64_t ranks, std::int64_t replicas);

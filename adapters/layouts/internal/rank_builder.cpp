@@ -38,6 +38,13 @@ IndexRange equal_part(std::int64_t total, std::int64_t parts, std::int64_t index
   return {.first = total / parts * index, .count = total / parts};
 }
 
+RowRun run_of(const ModelConfig& config, const std::string& layer, Projection projection,
+              std::string_view kind, IndexRange rows) {
+  ProjectionRows whole = projection_rows(config, layer, projection, kind);
+  return {.tensor = std::move(whole.tensor),
+          .rows = {.first = whole.first + rows.first, .count = rows.count}};
+}
+
 RankBuilder::RankBuilder(const Model& model, std::optional<ElementType> dtype)
     : model_(model), dtype_(dtype) {}
 
@@ -53,15 +60,26 @@ const Tensor& RankBuilder::tensor(std::string_view name) const {
   return model_.tensors[index_of(name)];
 }
 
-ElementType RankBuilder::local_type(ElementType type) const {
-  const bool replaceable = type == ElementType::f32 || type == ElementType::bf16;
-  return dtype_ && replaceable ? *dtype_ : type;
+ElementType RankBuilder::local_type(const Tensor& tensor) const {
+  const bool replaceable = tensor.kind == TensorKind::parameter &&
+                           (tensor.type == ElementType::f32 || tensor.type == ElementType::bf16);
+  return dtype_ && replaceable ? *dtype_ : tensor.type;
+}
+
+void RankBuilder::check_type(const LocalTensor& local, const Tensor& first, const Tensor& part) {
+  if (local_type(part) == local.type || error_) return;
+  error_ = Error{ErrorCode::invalid, local.name + " would fuse " + first.name + " of type " +
+                                         std::string(name_of(first.type)) + " with " + part.name +
+                                         " of type " + std::string(name_of(part.type)) +
+                                         ": keep both in one type in the "
+                                         "checkpoint or, where both are f32 or bf16, "
+                                         "add dtype=bf16 or dtype=f32 to the layout"};
 }
 
 LocalTensor& RankBuilder::start(std::string local_name, const Tensor& like) {
   LocalTensor& local = layout_.tensors.emplace_back();
   local.name = std::move(local_name);
-  local.type = local_type(like.type);
+  local.type = local_type(like);
   local.shape.assign(like.shape.values().begin(), like.shape.values().end());
   return local;
 }
@@ -74,6 +92,12 @@ void RankBuilder::whole(std::string local_name, std::string_view tensor) {
     local.pieces.push_back(
         {.tensor = index, .box = Box::whole(whole.shape), .stride = dense_strides(whole.shape, 1)});
   }
+}
+
+void RankBuilder::whole_in_f32(std::string local_name, std::string_view tensor) {
+  whole(std::move(local_name), tensor);
+  LocalTensor& local = layout_.tensors.back();
+  if (!dtype_ && local.type == ElementType::bf16) local.type = ElementType::f32;
 }
 
 void RankBuilder::columns(std::string local_name, std::string_view tensor, IndexRange columns) {
@@ -97,15 +121,7 @@ void RankBuilder::stack(std::string local_name, const std::vector<RowRun>& runs)
     const Tensor& part = model_.tensors[index];
     WEIR_ASSERT(
         std::ranges::equal(part.shape.values().subspan(1), first.shape.values().subspan(1)));
-    if (local_type(part.type) != local.type && !error_) {
-      error_ =
-          Error{ErrorCode::invalid, local.name + " would fuse " + first.name + " of type " +
-                                        std::string(name_of(first.type)) + " with " + part.name +
-                                        " of type " + std::string(name_of(part.type)) +
-                                        ": keep both in one type in the "
-                                        "checkpoint or, where both are f32 or bf16, "
-                                        "add dtype=bf16 or dtype=f32 to the layout"};
-    }
+    check_type(local, first, part);
     const Box box = box_of_rows(part.shape, run.rows);
     const Dims stride = dense_strides(part.shape, 1);
     if (element_count(box.extent) > 0) {
@@ -115,6 +131,53 @@ void RankBuilder::stack(std::string local_name, const std::vector<RowRun>& runs)
     row += run.rows.count;
   }
   local.shape[0] = row;
+}
+
+void RankBuilder::stack_parts(std::string local_name, std::int64_t count,
+                              const std::vector<RowRun>& runs) {
+  stack(std::move(local_name), runs);
+  std::vector<std::int64_t>& shape = layout_.tensors.back().shape;
+  WEIR_ASSERT(count > 0 && shape[0] % count == 0);
+  shape[0] /= count;
+  shape.insert(shape.begin(), count);
+}
+
+void RankBuilder::stack_columns(std::string local_name, const std::vector<ColumnRun>& runs) {
+  WEIR_ASSERT(!runs.empty());
+  const Tensor& first = tensor(runs.front().tensor);
+  const std::int64_t rows = first.shape[0];
+  const std::int64_t columns = runs.front().columns.count;
+  LocalTensor& local = start(std::move(local_name), first);
+  local.shape = {std::ssize(runs), rows, columns};
+  for (const ColumnRun& run : runs) {
+    const std::uint32_t index = index_of(run.tensor);
+    const Tensor& part = model_.tensors[index];
+    const Box box{.start = {0, run.columns.first}, .extent = {rows, columns}};
+    WEIR_ASSERT(run.columns.count == columns && part.shape.rank() == 2 && part.shape[0] == rows);
+    WEIR_ASSERT(fits(box, part.shape) && element_count(box.extent) > 0);
+    check_type(local, first, part);
+    local.pieces.push_back({.tensor = index,
+                            .box = box,
+                            .offset = std::ssize(local.pieces) * rows * columns,
+                            .stride = dense_strides(box.extent, 1)});
+  }
+}
+
+void RankBuilder::empty_last() {
+  LocalTensor& local = layout_.tensors.back();
+  local.shape[0] = 0;
+  local.pieces.clear();
+}
+
+void RankBuilder::derived(std::string name, std::string from) {
+  layout_.derived.push_back({std::move(name), std::move(from)});
+}
+
+void RankBuilder::leave_out(std::string_view prefix) {
+  for (std::uint32_t index = 0; index < model_.tensors.size(); ++index) {
+    if (model_.tensors[index].name.starts_with(prefix)) layout_.left_out.push_back(index);
+  }
+  std::ranges::sort(layout_.left_out);
 }
 
 void RankBuilder::padded_rows(std::string local_name, std::string_view tensor, IndexRange rows) {

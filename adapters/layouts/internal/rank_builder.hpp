@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "adapters/layouts/layout.hpp"
+#include "adapters/model/decoder_names.hpp"
 #include "adapters/model/model.hpp"
 #include "runtime/result.hpp"
 
@@ -35,9 +36,19 @@ struct RowRun {
   IndexRange rows;
 };
 
+/// A run of columns (dimension 1) of a canonical tensor of two dimensions.
+struct ColumnRun {
+  std::string tensor;  ///< Its canonical name.
+  IndexRange columns;
+};
+
+/// Rows of a projection of attention, wherever the family keeps them. `kind` is "weight" or "bias".
+RowRun run_of(const ModelConfig& config, const std::string& layer, Projection projection,
+              std::string_view kind, IndexRange rows);
+
 /// Collects one rank's local tensors, in the order of the calls. Names of canonical tensors must
 /// be in the model, and ranges within the tensors. Element types are the model's, save that
-/// `dtype` replaces f32 and bf16. The model must outlive the builder.
+/// `dtype` replaces f32 and bf16 of parameters. The model must outlive the builder.
 class RankBuilder {
  public:
   RankBuilder(const Model& model, std::optional<ElementType> dtype);
@@ -47,13 +58,29 @@ class RankBuilder {
 
   /// All of a tensor, of any number of dimensions.
   void whole(std::string local_name, std::string_view tensor);
+  /// The same, kept in f32 where it is bf16, unless the layout's `dtype` says otherwise.
+  void whole_in_f32(std::string local_name, std::string_view tensor);
   /// Columns (dimension 1) of a tensor of two dimensions.
   void columns(std::string local_name, std::string_view tensor, IndexRange columns);
   /// Rows of one or more tensors of equal width, one run after another. An empty run places
   /// nothing; the first gives width and type.
   void stack(std::string local_name, const std::vector<RowRun>& runs);
+  /// The same with a further dimension in front: `count` equal parts of the runs' rows.
+  void stack_parts(std::string local_name, std::int64_t count, const std::vector<RowRun>& runs);
+  /// Equally many columns of tensors with equally many rows, one run behind another: the local
+  /// tensor is [run, row, column].
+  void stack_columns(std::string local_name, const std::vector<ColumnRun>& runs);
   /// Rows of a tensor which counts as lengthened with rows of zeros.
   void padded_rows(std::string local_name, std::string_view tensor, IndexRange rows);
+
+  /// Takes everything out of the local tensor that was added last: of its first dimension there is
+  /// nothing on this rank.
+  void empty_last();
+
+  /// Declares what the engine computes from local tensor `from`.
+  void derived(std::string name, std::string from);
+  /// Declares that no rank keeps the tensors whose names begin so.
+  void leave_out(std::string_view prefix);
 
   /// What was collected. Errors (`invalid`): tensors of different types were stacked together.
   Result<RankLayout> finish() &&;
@@ -62,7 +89,9 @@ class RankBuilder {
   /// A new local tensor of that type and shape, without pieces. Valid until the next one.
   LocalTensor& start(std::string local_name, const Tensor& like);
   [[nodiscard]] std::uint32_t index_of(std::string_view name) const;
-  [[nodiscard]] ElementType local_type(ElementType type) const;
+  [[nodiscard]] ElementType local_type(const Tensor& tensor) const;
+  /// Remembers that the part does not have the type of the local tensor that it is to be part of.
+  void check_type(const LocalTensor& local, const Tensor& first, const Tensor& part);
 
   const Model& model_;
   std::optional<ElementType> dtype_;

@@ -26,10 +26,20 @@ Rows stacked(std::initializer_list<Rows> lists) {
   return all;
 }
 
+Rows stacked(const std::vector<Rows>& lists) {
+  Rows all;
+  for (const Rows& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
 std::int64_t padded_up(std::int64_t rows, std::int64_t multiple) {
   std::int64_t padded = rows / multiple * multiple;
   if (padded < rows) padded += multiple;
   return padded;
+}
+
+RankWriter::RankWriter(const Model& model, const LayoutSpec& spec) : model_(model), spec_(spec) {
+  for (std::size_t i = 0; i < model.tensors.size(); ++i) by_name_.emplace(model.tensors[i].name, i);
 }
 
 bool RankWriter::require(bool condition, const std::string& otherwise) {
@@ -49,12 +59,32 @@ std::int64_t RankWriter::option(std::string_view name, std::int64_t otherwise) {
   return sane ? found->second : otherwise;
 }
 
-void RankWriter::allow(std::initializer_list<std::string_view> options, bool layers) {
-  for (const auto& [name, value] : spec_.options) {
+std::int64_t RankWriter::count(std::string_view name) {
+  const auto found = spec_.options.find(std::string(name));
+  if (found == spec_.options.end()) return 0;
+  const bool sane = found->second >= 0 && found->second <= 1'000'000;
+  require(sane, std::string(name) + " must be 0 to 1000000");
+  return sane ? found->second : 0;
+}
+
+bool RankWriter::second(std::string_view name, std::string_view first, std::string_view second) {
+  const auto found = spec_.choices.find(std::string(name));
+  if (found == spec_.choices.end()) return false;
+  require(found->second == first || found->second == second,
+          std::string(name) + " must be " + std::string(first) + " or " + std::string(second));
+  return found->second == second;
+}
+
+void RankWriter::allow(std::initializer_list<std::string_view> options, AllowedLists lists) {
+  const auto check = [&](const std::string& name) {
     require(std::find(options.begin(), options.end(), name) != options.end(),
             "the layout has no option '" + name + "'; leave it out");
-  }
-  require(layers || spec_.layers.empty(), "the layout has no option 'layers'; leave it out");
+  };
+  for (const auto& [name, value] : spec_.options) check(name);
+  for (const auto& [name, word] : spec_.choices) check(name);
+  require(lists.layers || spec_.layers.empty(), "the layout has no option 'layers'; leave it out");
+  require(lists.physical || spec_.physical.empty(),
+          "the layout has no option 'physical'; leave it out");
   require(!spec_.dtype || spec_.dtype == ElementType::f32 || spec_.dtype == ElementType::bf16,
           "dtype must be f32 or bf16");
 }
@@ -69,21 +99,21 @@ Rows RankWriter::vector(const std::string& name, std::int64_t rows) {
 
 Rows RankWriter::rows_of(const std::string& name, const Dims& shape) {
   Rows rows;
-  for (std::size_t index = 0; index < model_.tensors.size(); ++index) {
-    const Tensor& tensor = model_.tensors[index];
-    if (tensor.name != name) continue;
-    if (tensor.shape != shape) {
-      require(false, "tensor " + name + " is " + text_of(tensor.shape) + " and should be " +
-                         text_of(shape) + " by the model's config.json");
-      return rows;
-    }
-    rows.reserve(static_cast<std::size_t>(shape[0]));
-    for (std::int64_t row = 0; row < shape[0]; ++row) {
-      rows.push_back({static_cast<std::int64_t>(index), row});
-    }
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) {
+    require(false, "the model has no tensor " + name + ", which its config.json calls for");
     return rows;
   }
-  require(false, "the model has no tensor " + name + ", which its config.json calls for");
+  const Tensor& tensor = model_.tensors[found->second];
+  if (tensor.shape != shape) {
+    require(false, "tensor " + name + " is " + text_of(tensor.shape) + " and should be " +
+                       text_of(shape) + " by the model's config.json");
+    return rows;
+  }
+  rows.reserve(static_cast<std::size_t>(shape[0]));
+  for (std::int64_t row = 0; row < shape[0]; ++row) {
+    rows.push_back({static_cast<std::int64_t>(found->second), row});
+  }
   return rows;
 }
 
@@ -96,6 +126,34 @@ void RankWriter::put_matrix(std::string name, Rows rows, std::int64_t columns,
   local.first_column = first_column;
   local.columns = columns;
   put(std::move(local));
+}
+
+void RankWriter::put_parts(std::string name, const Rows& rows, std::int64_t parts,
+                           std::int64_t columns, std::int64_t first_column) {
+  LocalTensor local;
+  local.name = std::move(name);
+  local.shape = {parts, parts == 0 ? 0 : std::ssize(rows) / parts, columns};
+  local.rows = rows;
+  local.first_column = first_column;
+  local.columns = columns;
+  put(std::move(local));
+}
+
+void RankWriter::put_no_parts(std::string name, std::int64_t each, std::int64_t columns,
+                              const std::string& like) {
+  LocalTensor local;
+  local.name = std::move(name);
+  local.shape = {0, each, columns};
+  local.columns = columns;
+  if (const auto found = by_name_.find(like); found != by_name_.end()) {
+    local.type = local_type(static_cast<std::int64_t>(found->second));
+  }
+  put(std::move(local));
+}
+
+void RankWriter::keep_in_f32() {
+  LocalTensor& local = locals_.back();
+  if (!spec_.dtype && local.type == ElementType::bf16) local.type = ElementType::f32;
 }
 
 void RankWriter::put_vector(std::string name, Rows rows) {
@@ -151,8 +209,10 @@ void RankWriter::put(LocalTensor local) {
 }
 
 ElementType RankWriter::local_type(std::int64_t tensor) const {
-  const ElementType type = model_.tensors[static_cast<std::size_t>(tensor)].type;
-  const bool replaceable = type == ElementType::f32 || type == ElementType::bf16;
+  const Tensor& own = model_.tensors[static_cast<std::size_t>(tensor)];
+  const ElementType type = own.type;
+  const bool replaceable =
+      own.kind == TensorKind::parameter && (type == ElementType::f32 || type == ElementType::bf16);
   return replaceable ? spec_.dtype.value_or(type) : type;
 }
 

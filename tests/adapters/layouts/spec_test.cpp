@@ -32,8 +32,12 @@ TEST_CASE("a layout's text gives its name, numbers, layers and type", "[layouts]
 
 TEST_CASE("a spec's text parses back to the same spec", "[layouts]") {
   const std::vector<std::string> texts = {
-      "hf", "hf:dtype=bf16", "fsdp2:dp=3,hsdp=2", "vllm:tp=4,dtype=f32",
-      "megatron:dp=2,pp=2,tp=2,vocab_multiple=64,vpp=2,layers=2-1-1-2,dtype=bf16"};
+      "hf",
+      "hf:dtype=bf16",
+      "fsdp2:dp=3,hsdp=2",
+      "vllm:tp=4,dtype=f32",
+      "megatron:dp=2,pp=2,tp=2,vocab_multiple=64,vpp=2,layers=2-1-1-2,dtype=bf16",
+      "vllm:ep=2,redundant=2,tp=2,gate_up=w31,layers=2-1,physical=1-0-1,dtype=f32"};
   for (const std::string& text : texts) {
     const auto spec = parse_layout(text);
     REQUIRE(spec.has_value());
@@ -45,14 +49,17 @@ TEST_CASE("a spec's text parses back to the same spec", "[layouts]") {
 TEST_CASE("a text that is no layout is refused with what to write instead", "[layouts]") {
   REQUIRE(refusal("") == "empty layout: write a name and its options, as in megatron:tp=2,pp=2");
   REQUIRE(refusal("deepspeed:tp=2") ==
-          "unknown layout 'deepspeed': use hf, fsdp2, megatron or vllm");
-  REQUIRE(refusal("vllm:pp=2") == "layout vllm has no option 'pp': use tp or dtype");
-  REQUIRE(refusal("hf:tp=1") == "layout hf has no option 'tp': use dtype");
-  REQUIRE(refusal("vllm:layers=1-1") == "layout vllm has no option 'layers': use tp or dtype");
-  REQUIRE(refusal("megatron:ep=2") ==
-          "layout megatron has no option 'ep': "
-          "use tp, pp, vpp, dp, vocab_multiple, layers or dtype");
-  REQUIRE(refusal("vllm:=2") == "layout vllm has no option '': use tp or dtype");
+          "unknown layout 'deepspeed': use hf, fsdp2, megatron, vllm or sglang");
+  REQUIRE(
+      refusal("vllm:etp=2") ==
+      "layout vllm has no option 'etp': use tp, pp, dp, ep, redundant, placement, gate_up, mtp, "
+      "layers, physical or dtype");
+  REQUIRE(refusal("hf:tp=1") == "layout hf has no option 'tp': use experts or dtype");
+  REQUIRE(refusal("hf:layers=1-1") == "layout hf has no option 'layers': use experts or dtype");
+  REQUIRE(refusal("megatron:physical=2") ==
+          "layout megatron has no option 'physical': use tp, cp, ep, etp, pp, vpp, dp, "
+          "vocab_multiple, glu_interleave, experts, mtp, layers or dtype");
+  REQUIRE(refusal("hf:=2") == "layout hf has no option '': use experts or dtype");
 }
 
 TEST_CASE("an option is written once, as a key and a value", "[layouts]") {
@@ -65,6 +72,35 @@ TEST_CASE("an option is written once, as a key and a value", "[layouts]") {
   REQUIRE(refusal("vllm:tp=2,tp=2") == "option tp is given twice: leave one out");
   REQUIRE(refusal("hf:dtype=f32,dtype=f32") == "option dtype is given twice: leave one out");
   REQUIRE(refusal("megatron:layers=0,layers=0") == "option layers is given twice: leave one out");
+}
+
+TEST_CASE("a word is one of those that the option knows", "[layouts]") {
+  REQUIRE(parse_layout("vllm:placement=round_robin,ep=2,tp=2")->choices ==
+          std::map<std::string, std::string>{{"placement", "round_robin"}});
+  REQUIRE(refusal("vllm:placement=random") == "placement=random: use linear or round_robin");
+  REQUIRE(refusal("megatron:experts=") == "experts=: use grouped or sequential");
+  REQUIRE(refusal("vllm:mtp=1") == "mtp=1: use drop or keep");
+  REQUIRE(refusal("vllm:mtp=drop,mtp=drop") == "option mtp is given twice: leave one out");
+  LayoutSpec spec = *parse_layout("vllm");
+  spec.choices["tp"] = "two";
+  REQUIRE(size_of(spec).error().text == "tp=two: use a whole number");
+  spec.choices = {};
+  spec.options["mtp"] = 1;
+  REQUIRE(size_of(spec).error().text ==
+          "mtp=1 is out of bounds: use a whole number from 1 to 65536");
+}
+
+TEST_CASE("a map of experts is numbers joined by dashes", "[layouts]") {
+  const std::string advice =
+      ": use numbers of experts from 0 to 65536, one for each physical slot, joined by '-', as in "
+      "physical=0-1-2-3-0";
+  REQUIRE(parse_layout("vllm:physical=1-0-1")->physical == std::vector<std::int64_t>{1, 0, 1});
+  REQUIRE(refusal("vllm:physical=1-x") == "physical=1-x" + advice);
+  REQUIRE(refusal("vllm:physical=65537") == "physical: 65537 is out of bounds" + advice);
+  REQUIRE(refusal("vllm:physical=0,physical=0") == "option physical is given twice: leave one out");
+  REQUIRE(refusal("vllm:redundant=-1") ==
+          "redundant=-1 is out of bounds: use a whole number from 0 to 65536");
+  REQUIRE(refusal("vllm:redundant=x") == "redundant=x: use a whole number from 0 to 65536");
 }
 
 TEST_CASE("numbers are whole, decimal and within bounds", "[layouts]") {
@@ -105,6 +141,14 @@ TEST_CASE("a layout knows its ranks and its replicas", "[layouts]") {
   REQUIRE(size("megatron:tp=4,pp=2,vpp=3,dp=5").replicas == 5);
   REQUIRE(size("vllm:tp=4").ranks == 4);
   REQUIRE(size("vllm:tp=4").replicas == 1);
+  REQUIRE(size("vllm:tp=4,dp=2,pp=3,ep=8").ranks == 24);
+  REQUIRE(size("sglang:tp=8,dp=2,ep=4,pp=2").ranks == 16);
+  // The least run of ranks that holds everything once: tp x cp and etp x ep both divide it.
+  REQUIRE(size("megatron:ep=64,pp=4").ranks == 256);
+  REQUIRE(size("megatron:tp=8,ep=4,etp=1,pp=2,dp=3").ranks == 16);
+  REQUIRE(size("megatron:tp=8,ep=4,etp=1,pp=2,dp=3").replicas == 3);
+  REQUIRE(size("megatron:tp=2,ep=8").ranks == 16);  // etp is as tp where it is left out.
+  REQUIRE(size("megatron:tp=2,cp=3,ep=2,etp=2").ranks == 12);
 }
 
 TEST_CASE("a layout whose options contradict each other has no size", "[layouts]") {
@@ -121,20 +165,42 @@ TEST_CASE("a layout whose options contradict each other has no size", "[layouts]
           "layers= has 3 numbers: give pp x vpp = 4");
   REQUIRE(text(*parse_layout("megatron:tp=65536,pp=2")) ==
           "megatron would have 131072 ranks: use at most 65536");
+  REQUIRE(text(*parse_layout("megatron:tp=65536,cp=65536,ep=65536,pp=65536")) ==
+          "megatron would have 4294967296 ranks: use at most 65536");
+  REQUIRE(text(*parse_layout("vllm:tp=4,ep=2")) ==
+          "ep=2: vLLM spreads experts over all tp x dp ranks, use ep=4 or leave ep out");
+  REQUIRE(text(*parse_layout("vllm:tp=4,redundant=2")) ==
+          "redundant= and physical= place whole experts: give ep= as well");
+  REQUIRE(text(*parse_layout("vllm:tp=4,placement=round_robin")) ==
+          "placement=round_robin needs ep=, and neither redundant= nor physical=");
+  REQUIRE(text(*parse_layout("vllm:tp=4,ep=4,redundant=4,placement=round_robin")) ==
+          "placement=round_robin needs ep=, and neither redundant= nor physical=");
+  REQUIRE(text(*parse_layout("vllm:pp=2,layers=1-1-1")) == "layers= has 3 numbers: give pp = 2");
+  REQUIRE(text(*parse_layout("sglang:tp=4,dp=3")) ==
+          "dp=3 does not divide 4 ranks of tp: use a divisor of 4");
+  REQUIRE(text(*parse_layout("sglang:tp=4,ep=8")) ==
+          "ep=8 does not divide 4 ranks of tp: use a divisor of 4");
+  REQUIRE(text(*parse_layout("sglang:tp=2,layers=1-1")) == "layers= has 2 numbers: give pp = 1");
 }
 
 TEST_CASE("a spec made by hand is checked as its text would be", "[layouts]") {
   const auto text = [](const LayoutSpec& spec) { return size_of(spec).error().text; };
   LayoutSpec spec{.name = "nemo", .options = {}, .layers = {}, .dtype = {}};
-  REQUIRE(text(spec) == "unknown layout 'nemo': use hf, fsdp2, megatron or vllm");
-  spec.name = "vllm";
+  REQUIRE(text(spec) == "unknown layout 'nemo': use hf, fsdp2, megatron, vllm or sglang");
+  spec.name = "hf";
   spec.options = {{"dp", 2}};
-  REQUIRE(text(spec) == "layout vllm has no option 'dp': use tp or dtype");
+  REQUIRE(text(spec) == "layout hf has no option 'dp': use experts or dtype");
+  spec.name = "vllm";
   spec.options = {{"tp", 0}};
   REQUIRE(text(spec) == "tp=0 is out of bounds: use a whole number from 1 to 65536");
+  spec.name = "fsdp2";
   spec.options = {};
   spec.layers = {1};
-  REQUIRE(text(spec) == "layout vllm has no option 'layers': use tp or dtype");
+  REQUIRE(text(spec) == "layout fsdp2 has no option 'layers': use dp, hsdp, experts or dtype");
+  spec.layers = {};
+  spec.physical = {1};
+  REQUIRE(text(spec) == "layout fsdp2 has no option 'physical': use dp, hsdp, experts or dtype");
+  spec.physical = {};
   spec.layers = {};
   spec.dtype = ElementType::i8;
   REQUIRE(text(spec) == "dtype=i8: use f32 or bf16");

@@ -11,47 +11,126 @@
 
 namespace weir::oracle {
 
-inline Model decoder_model(const ModelConfig& config) {
-  Model model;
-  model.config = config;
-  const auto add = [&](std::string name, Dims shape) {
-    model.tensors.push_back({std::move(name), config.type, shape, TensorKind::parameter});
-  };
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t q = config.num_attention_heads * config.head_dim;
-  const std::int64_t kv = config.num_key_value_heads * config.head_dim;
-  const std::int64_t ffn = config.intermediate_size;
-  add("model.embed_tokens.weight", {config.vocab_size, hidden});
-  add("model.norm.weight", {hidden});
-  if (config.tie_word_embeddings) {
-    model.aliases.push_back({"lm_head.weight", "model.embed_tokens.weight"});
-  } else {
-    add("lm_head.weight", {config.vocab_size, hidden});
-  }
-  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    const std::string layer = "model.layers." + std::to_string(i) + ".";
-    const auto add_linear = [&](const std::string& name, std::int64_t rows, std::int64_t columns,
-                                bool bias) {
-      add(layer + name + ".weight", {rows, columns});
-      if (bias) add(layer + name + ".bias", {rows});
-    };
-    add(layer + "input_layernorm.weight", {hidden});
-    add(layer + "post_attention_layernorm.weight", {hidden});
-    add_linear("self_attn.q_proj", q, hidden, config.qkv_bias);
-    add_linear("self_attn.k_proj", kv, hidden, config.qkv_bias);
-    add_linear("self_attn.v_proj", kv, hidden, config.qkv_bias);
-    add_linear("self_attn.o_proj", hidden, q, config.output_bias);
-    if (config.qk_norm) {
-      add(layer + "self_attn.q_norm.weight", {config.head_dim});
-      add(layer + "self_attn.k_norm.weight", {config.head_dim});
+class DecoderList {
+ public:
+  explicit DecoderList(const ModelConfig& config) : config_(config) { model_.config = config; }
+
+  Model listed() {
+    const bool bailing = config_.family.starts_with("bailing");
+    const std::string embedding =
+        bailing ? "model.word_embeddings.weight" : "model.embed_tokens.weight";
+    const std::int64_t hidden = config_.hidden_size;
+    add(embedding, {config_.vocab_size, hidden});
+    add("model.norm.weight", {hidden});
+    if (config_.tie_word_embeddings) {
+      model_.aliases.push_back({"lm_head.weight", embedding});
+    } else {
+      add("lm_head.weight", {config_.vocab_size, hidden});
     }
-    add_linear("mlp.gate_proj", ffn, hidden, config.mlp_bias);
-    add_linear("mlp.up_proj", ffn, hidden, config.mlp_bias);
-    add_linear("mlp.down_proj", hidden, ffn, config.mlp_bias);
+    for (std::int64_t i = 0; i < config_.num_hidden_layers + config_.mtp_layers; ++i) {
+      const std::string layer = "model.layers." + std::to_string(i) + ".";
+      add(layer + "input_layernorm.weight", {hidden});
+      add(layer + "post_attention_layernorm.weight", {hidden});
+      if (config_.latent.kv_lora_rank > 0) {
+        add_latent(layer + "self_attn.");
+      } else if (bailing) {
+        add_bailing(layer + "attention.");
+      } else {
+        add_attention(layer + "self_attn.");
+      }
+      if (config_.experts.count > 0 && i >= config_.experts.first_layer) {
+        add_experts(layer + "mlp.", bailing);
+      } else {
+        add_mlp(layer + "mlp.", config_.intermediate_size);
+      }
+      if (i >= config_.num_hidden_layers) add_mtp(layer, embedding);
+    }
+    std::ranges::sort(model_.tensors, {}, &Tensor::name);
+    return model_;
   }
-  std::sort(model.tensors.begin(), model.tensors.end(),
-            [](const Tensor& a, const Tensor& b) { return a.name < b.name; });
-  return model;
+
+ private:
+  void add(std::string name, Dims shape) {
+    model_.tensors.push_back({std::move(name), config_.type, shape, TensorKind::parameter});
+  }
+  void add_linear(const std::string& name, std::int64_t rows, std::int64_t columns, bool bias) {
+    add(name + ".weight", {rows, columns});
+    if (bias) add(name + ".bias", {rows});
+  }
+  void add_attention(const std::string& at) {
+    const std::int64_t q = config_.num_attention_heads * config_.head_dim;
+    const std::int64_t kv = config_.num_key_value_heads * config_.head_dim;
+    add_linear(at + "q_proj", q, config_.hidden_size, config_.qkv_bias);
+    add_linear(at + "k_proj", kv, config_.hidden_size, config_.qkv_bias);
+    add_linear(at + "v_proj", kv, config_.hidden_size, config_.qkv_bias);
+    add_linear(at + "o_proj", config_.hidden_size, q, config_.output_bias);
+    if (!config_.qk_norm) return;
+    add(at + "q_norm.weight", {config_.head_dim});
+    add(at + "k_norm.weight", {config_.head_dim});
+  }
+  void add_bailing(const std::string& at) {
+    const std::int64_t q = config_.num_attention_heads * config_.head_dim;
+    const std::int64_t kv = config_.num_key_value_heads * config_.head_dim;
+    add_linear(at + "query_key_value", q + 2 * kv, config_.hidden_size, config_.qkv_bias);
+    add_linear(at + "dense", config_.hidden_size, q, config_.output_bias);
+    if (!config_.qk_norm) return;
+    add(at + "query_layernorm.weight", {config_.head_dim});
+    add(at + "key_layernorm.weight", {config_.head_dim});
+  }
+  void add_latent(const std::string& at) {
+    const LatentConfig& ranks = config_.latent;
+    const std::int64_t hidden = config_.hidden_size;
+    const std::int64_t heads = config_.num_attention_heads;
+    if (ranks.q_lora_rank == 0) {
+      add(at + "q_proj.weight", {heads * config_.head_dim, hidden});
+    } else {
+      add(at + "q_a_proj.weight", {ranks.q_lora_rank, hidden});
+      add(at + "q_a_layernorm.weight", {ranks.q_lora_rank});
+      add(at + "q_b_proj.weight", {heads * config_.head_dim, ranks.q_lora_rank});
+    }
+    add(at + "kv_a_proj_with_mqa.weight", {ranks.kv_lora_rank + ranks.qk_rope_head_dim, hidden});
+    add(at + "kv_a_layernorm.weight", {ranks.kv_lora_rank});
+    add(at + "kv_b_proj.weight",
+        {heads * (ranks.qk_nope_head_dim + ranks.v_head_dim), ranks.kv_lora_rank});
+    add(at + "o_proj.weight", {hidden, heads * ranks.v_head_dim});
+  }
+  void add_mlp(const std::string& at, std::int64_t width) {
+    add_linear(at + "gate_proj", width, config_.hidden_size, config_.mlp_bias);
+    add_linear(at + "up_proj", width, config_.hidden_size, config_.mlp_bias);
+    add_linear(at + "down_proj", config_.hidden_size, width, config_.mlp_bias);
+  }
+  void add_experts(const std::string& at, bool bailing) {
+    const ExpertsConfig& experts = config_.experts;
+    add(at + "gate.weight", {experts.count, config_.hidden_size});
+    if (experts.score_bias) {
+      model_.tensors.push_back(
+          {at + (bailing ? "gate.expert_bias" : "gate.e_score_correction_bias"), ElementType::f32,
+           Dims{experts.count}, TensorKind::buffer});
+    }
+    for (std::int64_t expert = 0; expert < experts.count; ++expert) {
+      add_mlp(at + "experts." + std::to_string(expert) + ".", experts.intermediate_size);
+    }
+    if (experts.shared_intermediate_size > 0) {
+      add_mlp(at + "shared_experts.", experts.shared_intermediate_size);
+    }
+  }
+  void add_mtp(const std::string& layer, const std::string& embedding) {
+    const std::int64_t hidden = config_.hidden_size;
+    add(layer + "enorm.weight", {hidden});
+    add(layer + "hnorm.weight", {hidden});
+    add(layer + "eh_proj.weight", {hidden, 2 * hidden});
+    add(layer + "shared_head.norm.weight", {hidden});
+    model_.aliases.push_back({layer + "embed_tokens.weight", embedding});
+    model_.aliases.push_back({layer + "shared_head.head.weight",
+                              config_.tie_word_embeddings ? embedding : "lm_head.weight"});
+  }
+
+  const ModelConfig& config_;
+  Model model_;
+};
+
+inline Model decoder_model(const ModelConfig& config) {
+  return DecoderList(config).listed();
 }
 
 }  // namespace weir::oracle

@@ -388,10 +388,10 @@ TEST_CASE("a model that does not fit a layout is refused", "[oracle]") {
   refused(layout("zero"), "no rules for layout 'zero'");
   refused(layout("hf"), "one rank only", 1);
   refused(layout("hf", {{"tp", 2}}), "no option 'tp'");
-  refused(layout("vllm", {}, {1}), "no option 'layers'");
+  refused(layout("hf", {}, {1}), "no option 'layers'");
   refused(layout("vllm", {{"tp", 0}}), "tp must be 1 to");
   refused(layout("fsdp2", {{"dp", 2}}), "rank 2 is not below dp", 2);
-  refused(layout("megatron", {{"tp", 2}}), "not below tp * pp", 2);
+  refused(layout("megatron", {{"tp", 2}}), "beyond the last stage", 2);
   refused(layout("megatron", {{"vpp", 2}}), "vpp above 1 needs pp above 1");
   refused(layout("megatron", {{"tp", 4}}), "tp must divide num_attention_heads");
   refused(layout("megatron", {{"tp", 3}}), "tp must divide the rows of linear_qkv");

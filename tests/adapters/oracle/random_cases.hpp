@@ -1,81 +1,18 @@
 #pragma once
-// Random models and layouts for property tests: small, uneven, mostly ones that fit together and
-// sometimes ones that do not. The same seed gives the same cases with every standard library.
+// Random layouts of random models for property tests: mostly ones that fit together and sometimes
+// ones that do not. The same seed gives the same cases with every standard library.
 
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <numeric>
-#include <random>
 #include <string>
 
 #include "adapters/layouts/layout.hpp"
 #include "adapters/model/model.hpp"
 #include "tests/adapters/oracle/decoder_model.hpp"
+#include "tests/adapters/oracle/random_models.hpp"
 
 namespace weir::oracle {
-
-/// The seed of a property test: `WEIR_SEED`, or always the same.
-inline std::uint64_t seed_from_environment() {
-  const char* text = std::getenv("WEIR_SEED");
-  return text == nullptr ? 20'260'801 : std::strtoull(text, nullptr, 10);
-}
-
-/// Small random numbers from one seed.
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : random_(seed) {}
-
-  /// From `low` to `high`, both included.
-  std::int64_t between(std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(high - low + 1));
-  }
-  bool one_in(std::int64_t n) { return between(1, n) == 1; }
-
- private:
-  std::mt19937_64 random_;
-};
-
-/// A decoder whose numbers suit `tp`, save one time in ten.
-inline ModelConfig random_config(Dice& dice, std::int64_t tp) {
-  const bool suits = !dice.one_in(10);
-  ModelConfig config;
-  config.family = dice.one_in(3) ? "llama" : dice.one_in(2) ? "qwen2" : "qwen3";
-  config.hidden_size = dice.between(1, 6);
-  config.num_hidden_layers = dice.between(1, 6);
-  // Groups that divide tp, are divided by it, or (megatron minds less) neither.
-  config.num_key_value_heads = dice.between(1, 6);
-  if (suits && dice.one_in(2)) config.num_key_value_heads = std::gcd(tp, dice.between(1, 12));
-  const std::int64_t step = suits ? std::lcm(tp, config.num_key_value_heads) : 1;
-  config.num_attention_heads = step * dice.between(1, step > 8 ? 1 : 3);
-  if (dice.one_in(2)) config.num_attention_heads *= config.num_key_value_heads;
-  config.head_dim = dice.between(1, 5);
-  // The fused rows are divided by tp if the doubled groups' rows are.
-  const std::int64_t kv = 2 * config.num_key_value_heads;
-  if (suits && dice.one_in(2)) config.head_dim = tp / std::gcd(tp, kv) * dice.between(1, 2);
-  config.intermediate_size = suits ? tp * dice.between(1, 4) : dice.between(1, 30);
-  config.vocab_size = dice.between(1, 150);
-  config.tie_word_embeddings = dice.one_in(3);
-  config.qkv_bias = dice.one_in(3);
-  config.output_bias = dice.one_in(4);
-  config.mlp_bias = dice.one_in(4);
-  config.qk_norm = dice.one_in(2);
-  config.type = dice.one_in(3) ? ElementType::f32 : ElementType::bf16;
-  return config;
-}
-
-/// Tensors of any rank, type and kind, as no engine has them.
-inline Model random_tensors(Dice& dice) {
-  Model model;
-  const std::int64_t count = dice.between(1, 6);
-  for (std::int64_t i = 0; i < count; ++i) {
-    Dims shape = Dims::filled(static_cast<int>(dice.between(0, rank_max)), 0);
-    for (int dim = 0; dim < shape.rank(); ++dim) shape[dim] = dice.between(1, dim == 0 ? 20 : 5);
-    model.tensors.push_back({"tensor." + std::to_string(i),
-                             static_cast<ElementType>(dice.between(0, element_type_count - 1)),
-                             shape, dice.one_in(4) ? TensorKind::buffer : TensorKind::parameter});
-  }
-  return model;
-}
 
 inline std::int64_t random_tp(Dice& dice) {
   const std::int64_t choices[] = {1, 1, 2, 2, 2, 3, 4, 4, 5, 6, 8, 12};
@@ -89,6 +26,7 @@ inline void choose_pipeline(Dice& dice, LayoutSpec& spec, ModelConfig& config) {
   if (vpp > 1) spec.options["vpp"] = vpp;
   if (dice.one_in(2)) {
     if (!dice.one_in(10)) config.num_hidden_layers = pp * vpp;
+    config.experts.first_layer = std::min(config.experts.first_layer, config.num_hidden_layers);
     return;
   }
   // Uneven chunks, some of them empty, and rarely one layer too many.
@@ -105,6 +43,83 @@ struct RandomCase {
   LayoutSpec spec;
 };
 
+/// A divisor of `total`, or rarely any small number.
+inline std::int64_t random_divisor(Dice& dice, std::int64_t total) {
+  if (dice.one_in(12)) return dice.between(1, 4);
+  return std::gcd(total, dice.between(1, 12));
+}
+
+inline void choose_mtp(Dice& dice, LayoutSpec& spec) {
+  if (dice.one_in(2)) spec.choices["mtp"] = dice.one_in(2) ? "keep" : "drop";
+}
+
+inline void choose_megatron(Dice& dice, LayoutSpec& spec, ModelConfig& config) {
+  choose_pipeline(dice, spec, config);
+  if (!dice.one_in(8)) spec.options["vocab_multiple"] = dice.between(1, 40);
+  if (dice.one_in(4)) spec.options["dp"] = dice.between(1, 3);
+  if (dice.one_in(6)) spec.options["cp"] = dice.between(1, 2);
+  choose_mtp(dice, spec);
+  const ExpertsConfig& experts = config.experts;
+  if (experts.count == 0 && !dice.one_in(30)) return;
+  if (dice.one_in(2)) spec.options["ep"] = random_divisor(dice, experts.count);
+  if (dice.one_in(2)) spec.options["etp"] = random_divisor(dice, experts.intermediate_size);
+  if (dice.one_in(4)) {
+    const auto etp = spec.options.find("etp");
+    const std::int64_t ranks = etp != spec.options.end()     ? etp->second
+                               : spec.options.contains("tp") ? spec.options.at("tp")
+                                                             : 1;
+    spec.options["glu_interleave"] = random_divisor(dice, experts.intermediate_size / ranks);
+  }
+  if (dice.one_in(3)) spec.choices["experts"] = dice.one_in(2) ? "grouped" : "sequential";
+}
+
+/// Redundant slots, be it as the engine fills them or by a map.
+inline void choose_slots(Dice& dice, LayoutSpec& spec, std::int64_t experts) {
+  if (dice.one_in(2)) spec.options["redundant"] = dice.between(0, 4);
+  if (!dice.one_in(3) || experts == 0) return;
+  const auto redundant = spec.options.find("redundant");
+  const std::int64_t slots = experts + (redundant == spec.options.end() ? 0 : redundant->second);
+  for (std::int64_t i = 0; i < slots; ++i) {
+    // Every expert once, in another order where their number is odd, and then any of them.
+    const std::int64_t step = experts % 2 == 1 ? 2 : 1;
+    spec.physical.push_back(i < experts ? i * step % experts : dice.between(0, experts - 1));
+  }
+  if (dice.one_in(20)) spec.physical[0] = dice.between(0, experts);
+}
+
+inline void choose_serving(Dice& dice, LayoutSpec& spec, std::int64_t tp, ModelConfig& config) {
+  const bool vllm = spec.name == "vllm";
+  if (dice.one_in(3)) {
+    spec.options["pp"] = dice.between(1, 4);
+    if (dice.one_in(3)) {
+      spec.layers.assign(static_cast<std::size_t>(spec.options["pp"]), 0);
+      for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+        ++spec.layers[static_cast<std::size_t>(dice.between(0, spec.options["pp"] - 1))];
+      }
+    }
+  }
+  std::int64_t dp = 1;
+  if (dice.one_in(3))
+    spec.options["dp"] = dp = vllm ? dice.between(1, 3) : random_divisor(dice, tp);
+  choose_mtp(dice, spec);
+  const ExpertsConfig& experts = config.experts;
+  if (experts.count == 0 && !dice.one_in(30)) return;
+  if (dice.one_in(4)) spec.choices["gate_up"] = dice.one_in(2) ? "w13" : "w31";
+  if (vllm) {
+    if (dice.one_in(4) || (tp * dp == 1 && !dice.one_in(10))) return;
+    spec.options["ep"] = dice.one_in(15) ? dice.between(1, 4) : tp * dp;
+    if (dice.one_in(3)) {
+      spec.choices["placement"] = "round_robin";
+    } else {
+      choose_slots(dice, spec, experts.count);
+    }
+    return;
+  }
+  if (dice.one_in(2)) spec.options["ep"] = random_divisor(dice, std::gcd(tp, experts.count));
+  if (dice.one_in(3)) spec.choices["shared"] = "fused";
+  if (dice.one_in(3)) choose_slots(dice, spec, experts.count);
+}
+
 /// A layout by that name, of a model with about those numbers; what the layout needs of them is
 /// changed in `config`.
 inline LayoutSpec random_layout(Dice& dice, const std::string& name, std::int64_t tp,
@@ -115,21 +130,21 @@ inline LayoutSpec random_layout(Dice& dice, const std::string& name, std::int64_
     spec.options["dp"] = dice.between(1, dice.one_in(4) ? 40 : 6);
     if (dice.one_in(3)) spec.options["hsdp"] = dice.between(1, 3);
   }
-  if (name == "megatron" || name == "vllm") {
-    if (tp > 1 || dice.one_in(2)) spec.options["tp"] = tp;
+  if (name == "hf" || name == "fsdp2") {
+    if (dice.one_in(config.experts.count > 0 ? 2 : 20)) spec.choices["experts"] = "packed";
+  } else if (tp > 1 || dice.one_in(2)) {
+    spec.options["tp"] = tp;
   }
-  if (name == "megatron") {
-    choose_pipeline(dice, spec, config);
-    if (!dice.one_in(8)) spec.options["vocab_multiple"] = dice.between(1, 40);
-    if (dice.one_in(4)) spec.options["dp"] = dice.between(1, 3);
-  }
+  if (name == "megatron") choose_megatron(dice, spec, config);
+  if (name == "vllm" || name == "sglang") choose_serving(dice, spec, tp, config);
   if (dice.one_in(4)) spec.dtype = dice.one_in(2) ? ElementType::f32 : ElementType::bf16;
   return spec;
 }
 
 inline RandomCase random_case(Dice& dice) {
-  const char* const names[] = {"megatron", "megatron", "vllm", "vllm", "fsdp2", "hf"};
-  const std::string name = names[dice.between(0, 5)];
+  const char* const names[] = {"megatron", "megatron", "vllm",  "vllm",
+                               "sglang",   "sglang",   "fsdp2", "hf"};
+  const std::string name = names[dice.between(0, 7)];
   const std::int64_t tp = random_tp(dice);
   ModelConfig config = random_config(dice, tp);
   LayoutSpec spec = random_layout(dice, name, tp, config);
@@ -159,6 +174,20 @@ inline std::string text_of(const RandomCase& random) {
   if (c.output_bias) text += " output_bias";
   if (c.mlp_bias) text += " mlp_bias";
   if (c.qk_norm) text += " qk_norm";
+  if (c.mtp_layers > 0) text += " mtp " + std::to_string(c.mtp_layers);
+  if (c.experts.count > 0) {
+    text += " experts " + std::to_string(c.experts.count) + " of " +
+            std::to_string(c.experts.intermediate_size) + " from " +
+            std::to_string(c.experts.first_layer) + " shared " +
+            std::to_string(c.experts.shared_intermediate_size);
+    if (c.experts.score_bias) text += " score_bias";
+    if (c.experts.router_f32) text += " router_f32";
+  }
+  if (c.latent.kv_lora_rank > 0) {
+    text += " kv_lora " + std::to_string(c.latent.kv_lora_rank) + " q_lora " +
+            std::to_string(c.latent.q_lora_rank) + " nope " +
+            std::to_string(c.latent.qk_nope_head_dim) + " v " + std::to_string(c.latent.v_head_dim);
+  }
   // The tensors are those of the config, or else a list of their own.
   if (!c.family.empty() && random.model.tensors == decoder_model(c).tensors) return text;
   for (const Tensor& tensor : random.model.tensors) {

@@ -1,0 +1,86 @@
+#pragma once
+// What engines that generate have in common: heads cut whole, merged [Q; K; V] and [gate; up],
+// experts in two stacked tensors. They differ in who keeps what, and in a few names.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/layouts/internal/engines.hpp"
+#include "adapters/layouts/internal/rank_builder.hpp"
+#include "adapters/layouts/internal/tensor_parallel.hpp"
+
+namespace weir::serving {
+
+/// Names that engines do not share.
+struct Names {
+  std::string_view experts;       ///< Behind a layer's name: where w13_weight is.
+  std::string_view latent_down;   ///< Behind "self_attn.": [q_a; kv_a] in one.
+  std::string_view mtp_block;     ///< Behind a layer of MTP's name: its decoder layer.
+  std::string_view absorbed_key;  ///< Behind "self_attn.": what is derived from kv_b_proj.
+  std::string_view absorbed_value;
+};
+
+/// How a rank shares in a model, which must outlive it.
+struct Rank {
+  const ModelConfig& config;
+  Names names;
+  Part attention;                   ///< Of heads.
+  Part embedding;                   ///< Of the padded vocabulary, where tokens come in.
+  Part head;                        ///< Of the padded vocabulary, where logits go out.
+  Part mlp;                         ///< Of rows of plain MLPs and shared experts.
+  Part expert_rows;                 ///< Of the rows of each expert.
+  std::vector<std::int64_t> slots;  ///< The expert in each local slot, in every layer.
+  bool up_first = false;            ///< w13 is [up; gate].
+  bool fused_shared = false;        ///< Shared experts sit in further slots behind all others.
+  IndexRange layers;
+  bool first_stage = true;
+  bool last_stage = true;
+  bool mtp = false;  ///< Whether layers of MTP are kept, on the last stage.
+  /// A last stage that is not the first has a copy of tied embeddings: as the head, or else as the
+  /// embedding.
+  bool tied_copy_is_head = false;
+};
+
+/// Rows of the vocabulary when padded as both engines do.
+std::int64_t padded_vocabulary(const ModelConfig& config) noexcept;
+
+/// The objection to cutting attention into `tp` parts: query heads whole, and key-value heads
+/// whole or, where there are fewer than ranks, each on equally many neighbouring ranks.
+std::optional<std::string> head_objection(const ModelConfig& config, std::int64_t tp,
+                                          const char* what = "tp");
+
+/// The experts in a rank's slots, of `redundant` + count physical ones that are dealt out to
+/// `part`.
+struct Placement {
+  Part part;
+  bool round_robin = false;
+};
+/// Errors (`invalid`): `physical=` has another number of slots than the model and `redundant=` call
+/// for, names an expert that there is not, or leaves one out.
+Result<std::vector<std::int64_t>> slots_of(const ModelConfig& config, const LayoutSpec& spec,
+                                           const Placement& placement);
+
+/// The layers of a pipeline stage: as `layers=` says or, where that is empty, evenly, with those
+/// that are left over going to `spare` (stages, in the order in which they take one each).
+/// Error (`invalid`): `layers=` does not sum to the model's layers.
+Result<IndexRange> stage_layers(const ModelConfig& config, const LayoutSpec& spec,
+                                std::int64_t stage, const std::vector<std::int64_t>& spare);
+
+/// What the rank keeps.
+Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, const Rank& rank);
+
+/// Attention of one layer, whose names begin with `local` and, canonically, `layer`.
+void add_attention(RankBuilder& builder, const Rank& rank, const std::string& local,
+                   const std::string& layer);
+void add_latent_attention(RankBuilder& builder, const Rank& rank, const std::string& local,
+                          const std::string& layer);
+/// [gate; up] and down of the MLP whose names begin with `local` and, canonically, `mlp`.
+void add_mlp(RankBuilder& builder, const Rank& rank, const std::string& local,
+             const std::string& mlp, std::int64_t width);
+/// Router, experts and shared experts of a layer.
+void add_experts(RankBuilder& builder, const Rank& rank, const std::string& local,
+                 const std::string& layer);
+
+}  // namespace weir::serving

@@ -1,0 +1,42 @@
+#include "adapters/layouts/internal/packed_experts.hpp"
+
+#include <string>
+#include <vector>
+
+namespace weir {
+
+Result<void> check_packing(const Model& model, const LayoutSpec& spec) {
+  if (!chosen(spec, "experts", "packed")) return {};
+  if (model.config.experts.count > 0 && model.config.family != "gpt_oss") return {};
+  return failure(ErrorCode::invalid,
+                 "experts=packed is for a model whose experts are tensors of their own, and this "
+                 "one has none: leave it out");
+}
+
+bool is_of_expert(std::string_view name) {
+  return name.find(".mlp.experts.") != std::string_view::npos;
+}
+
+void add_packed_experts(RankBuilder& builder, const ModelConfig& config, IndexRange experts) {
+  const std::int64_t width = config.experts.intermediate_size;
+  for (std::int64_t index = 0; index < config.num_hidden_layers + config.mtp_layers; ++index) {
+    if (!has_experts(config, index)) continue;
+    const std::string prefix = layer_name(index) + "mlp.experts.";
+    std::vector<RowRun> gate_up;
+    std::vector<ColumnRun> down;
+    // A rank without experts still has the shapes of the rest, which expert 0 gives.
+    const std::int64_t last = std::max<std::int64_t>(experts.end(), experts.first + 1);
+    for (std::int64_t i = experts.first; i < last; ++i) {
+      const std::string expert = prefix + std::to_string(experts.count == 0 ? 0 : i) + ".";
+      gate_up.push_back({.tensor = expert + "gate_proj.weight", .rows = {.count = width}});
+      gate_up.push_back({.tensor = expert + "up_proj.weight", .rows = {.count = width}});
+      down.push_back({.tensor = expert + "down_proj.weight", .columns = {.count = width}});
+    }
+    builder.stack_parts(prefix + "gate_up_proj", std::ssize(down), gate_up);
+    if (experts.count == 0) builder.empty_last();
+    builder.stack_columns(prefix + "down_proj", down);
+    if (experts.count == 0) builder.empty_last();
+  }
+}
+
+}  // namespace weir

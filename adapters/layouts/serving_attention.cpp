@@ -1,0 +1,99 @@
+// Attention of engines that generate: merged [Q; K; V] with replicated KV heads, and latent
+// attention.
+
+#include <string>
+#include <utility>
+
+#include "adapters/layouts/internal/serving.hpp"
+
+namespace weir::serving {
+namespace {
+
+IndexRange rows_of(IndexRange heads, std::int64_t head_rows) {
+  return {.first = heads.first * head_rows, .count = heads.count * head_rows};
+}
+
+/// Ranks beyond the number of KV heads share them: neighbours hold the same one.
+IndexRange key_value_heads(const Rank& rank) {
+  const std::int64_t heads = rank.config.num_key_value_heads;
+  const Part& part = rank.attention;
+  if (part.count >= heads) return {.first = part.index / (part.count / heads), .count = 1};
+  return part.of(heads);
+}
+
+}  // namespace
+
+std::optional<std::string> head_objection(const ModelConfig& config, std::int64_t tp,
+                                          const char* what) {
+  if (auto text = indivisible(config.num_attention_heads, tp, "query heads", what)) return text;
+  if (config.latent.kv_lora_rank > 0) return std::nullopt;
+  const std::int64_t heads = config.num_key_value_heads;
+  if (tp < heads) return indivisible(heads, tp, "key-value heads", what);
+  if (tp % heads == 0) return std::nullopt;
+  return what + ("=" + std::to_string(tp)) + " is no multiple of " + std::to_string(heads) +
+         " key-value heads";
+}
+
+void add_attention(RankBuilder& builder, const Rank& rank, const std::string& local,
+                   const std::string& layer) {
+  const ModelConfig& config = rank.config;
+  const DecoderNames names = names_of(config);
+  const std::string here = local + std::string(names.attention);
+  const std::string there = layer + std::string(names.attention);
+  const IndexRange heads = rank.attention.of(config.num_attention_heads);
+  const IndexRange query = rows_of(heads, query_rows(config) / config.num_attention_heads);
+  const IndexRange key_value = rows_of(key_value_heads(rank), config.head_dim);
+  const std::string fused =
+      here + (names.fused_qkv.empty() ? "qkv_proj" : std::string(names.fused_qkv)) + ".";
+  const auto merged = [&](const std::string& kind) {
+    builder.stack(fused + kind, {run_of(config, layer, Projection::query, kind, query),
+                                 run_of(config, layer, Projection::key, kind, key_value),
+                                 run_of(config, layer, Projection::value, kind, key_value)});
+  };
+  const auto whole = [&](std::string_view module, const char* kind) {
+    const std::string name = std::string(module) + kind;
+    builder.whole(here + name, there + name);
+  };
+  const std::string output = std::string(names.output) + ".weight";
+  merged("weight");
+  if (config.qkv_bias) merged("bias");
+  builder.columns(here + output, there + output, rows_of(heads, config.head_dim));
+  if (config.output_bias) whole(names.output, ".bias");
+  if (config.qk_norm) {
+    whole(names.query_norm, ".weight");
+    whole(names.key_norm, ".weight");
+  }
+}
+
+/// What goes down to a narrow rank is on every rank; what comes up from it is cut by heads.
+void add_latent_attention(RankBuilder& builder, const Rank& rank, const std::string& local,
+                          const std::string& layer) {
+  const ModelConfig& config = rank.config;
+  const LatentConfig& latent = config.latent;
+  const IndexRange heads = rank.attention.of(config.num_attention_heads);
+  const std::string here = local + "self_attn.";
+  const std::string there = layer + "self_attn.";
+  const auto whole = [&](const char* name) { builder.whole(here + name, there + name); };
+  const auto heads_of = [&](const char* name, std::int64_t head_rows) {
+    builder.stack(here + name, {{.tensor = there + name, .rows = rows_of(heads, head_rows)}});
+  };
+  if (latent.q_lora_rank == 0) {
+    whole("kv_a_proj_with_mqa.weight");
+    heads_of("q_proj.weight", config.head_dim);
+  } else {
+    const std::int64_t kv_rows = latent.kv_lora_rank + latent.qk_rope_head_dim;
+    builder.stack(here + std::string(rank.names.latent_down) + ".weight",
+                  {{.tensor = there + "q_a_proj.weight", .rows = {.count = latent.q_lora_rank}},
+                   {.tensor = there + "kv_a_proj_with_mqa.weight", .rows = {.count = kv_rows}}});
+    whole("q_a_layernorm.weight");
+    heads_of("q_b_proj.weight", config.head_dim);
+  }
+  whole("kv_a_layernorm.weight");
+  heads_of("kv_b_proj.weight", latent.qk_nope_head_dim + latent.v_head_dim);
+  builder.derived(here + std::string(rank.names.absorbed_key), here + "kv_b_proj.weight");
+  builder.derived(here + std::string(rank.names.absorbed_value), here + "kv_b_proj.weight");
+  builder.columns(here + "o_proj.weight", there + "o_proj.weight",
+                  rows_of(heads, latent.v_head_dim));
+}
+
+}  // namespace weir::serving

@@ -1,0 +1,42 @@
+#pragma once
+// One layer of a decoder as vLLM and SGLang keep it, as lists of rows.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "adapters/oracle/internal/decoder.hpp"
+
+namespace weir::oracle::internal {
+
+/// Part `index` of `count`.
+struct Share {
+  std::int64_t count = 1;
+  std::int64_t index = 0;
+};
+
+struct ServingRank {
+  Share attention;
+  Share mlp;
+  Share expert;                     ///< Of each expert's rows.
+  std::vector<std::int64_t> slots;  ///< The expert in each slot of this rank.
+  bool up_first = false;
+  bool shared_in_slots = false;
+  std::string experts;      ///< What the names of experts begin with, behind "mlp.experts.".
+  std::string latent_down;  ///< What the engine calls q_a and kv_a in one.
+};
+
+void write_serving_layer(const ModelConfig& config, const ServingRank& rank, std::int64_t index,
+                         const std::string& local, RankWriter& writer);
+
+/// Whether attention can be shared among so many ranks.
+bool heads_fit(const ModelConfig& config, std::int64_t ranks, RankWriter& writer);
+/// Whether plain MLPs, shared experts and the padded vocabulary can.
+bool rows_fit(const ModelConfig& config, std::int64_t ranks, RankWriter& writer);
+
+/// The experts in all physical slots of all ranks, in order: as `physical=` says, or each expert
+/// and then the first ones again. Empty where that is not a map.
+std::vector<std::int64_t> all_slots(const ModelConfig& config, const LayoutSpec& spec,
+                                    RankWriter& writer);
+
+}  // namespace weir::oracle::internal
