@@ -68,15 +68,15 @@ struct PlanSummary {
 /// Appends the manifests of all replicas of a layout.
 Result<void> add_manifests(const Model& model, const LayoutSpec& spec, Side side,
                            std::uint32_t replicas, std::vector<Manifest>& manifests) {
-  const auto size = size_of(spec);
-  if (!size) return failure(size);
-  for (std::uint32_t rank = 0; rank < size->ranks; ++rank) {
-    const auto layout = lay_out(model, spec, rank);
-    if (!layout) return failure(layout);
+  const auto layout = Layout::of(model, spec);
+  if (!layout) return failure(layout);
+  const LayoutSize& size = layout->size();
+  for (std::uint32_t rank = 0; rank < size.ranks; ++rank) {
+    const auto kept = layout->rank(rank);
+    if (!kept) return failure(kept);
     const ShardId shard{.side = side, .replica = 0, .rank = rank};
-    Manifest manifest =
-        place(model, *layout, shard, size->ranks, RegionKind::host_private).manifest;
-    for (std::uint32_t replica = 0; replica < size->replicas * replicas; ++replica) {
+    Manifest manifest = place(model, *kept, shard, size.ranks, RegionKind::host_private).manifest;
+    for (std::uint32_t replica = 0; replica < size.replicas * replicas; ++replica) {
       manifest.shard.replica = replica;
       manifests.push_back(manifest);
     }

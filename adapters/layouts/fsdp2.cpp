@@ -24,11 +24,13 @@ IndexRange chunk_of(std::int64_t total, std::int64_t ranks, std::int64_t rank) {
   return {.first = first, .count = std::min(total - first, chunk)};
 }
 
-Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std::uint32_t rank) {
+Result<RankLayout> lay_out_rank(const TensorIndex& index, const LayoutSpec& spec,
+                                std::uint32_t rank) {
+  const Model& model = index.model();
   const std::int64_t ranks = option(spec, "dp");
   if (auto fits = check_packing(model, spec); !fits) return failure(fits);
   const bool packed = chosen(spec, "experts", "packed");
-  RankBuilder builder(model, spec.dtype);
+  RankBuilder builder(index, spec.dtype);
   for (const Tensor& tensor : model.tensors) {
     if (packed && is_of_expert(tensor.name)) continue;
     if (tensor.shape.rank() == 0 || tensor.kind == TensorKind::buffer) {

@@ -14,11 +14,12 @@ Result<LayoutSize> size(const LayoutSpec& /*spec*/) {
   return LayoutSize{};
 }
 
-Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec,
+Result<RankLayout> lay_out_rank(const TensorIndex& index, const LayoutSpec& spec,
                                 std::uint32_t /*rank*/) {
+  const Model& model = index.model();
   if (auto fits = check_packing(model, spec); !fits) return failure(fits);
   const bool packed = chosen(spec, "experts", "packed");
-  RankBuilder builder(model, spec.dtype);
+  RankBuilder builder(index, spec.dtype);
   for (const Tensor& tensor : model.tensors) {
     if (!packed || !is_of_expert(tensor.name)) builder.whole(tensor.name, tensor.name);
   }

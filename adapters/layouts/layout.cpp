@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "adapters/layouts/internal/engines.hpp"
+#include "adapters/model/decoder_names.hpp"
 
 namespace weir {
 namespace {
@@ -45,14 +47,48 @@ Result<void> check_complete(const Model& model) {
                                          ": correct the config");
 }
 
-Result<void> check_rank(const LayoutSpec& spec, const LayoutSize& size, std::uint32_t rank) {
+Result<void> check_rank(const std::string& spec, const LayoutSize& size, std::uint32_t rank) {
   if (rank < size.ranks) return {};
-  return failure(ErrorCode::invalid, "rank " + std::to_string(rank) +
-                                         " is out of range: " + text_of(spec) + " has ranks 0 to " +
-                                         std::to_string(size.ranks - 1));
+  return failure(ErrorCode::invalid, "rank " + std::to_string(rank) + " is out of range: " + spec +
+                                         " has ranks 0 to " + std::to_string(size.ranks - 1));
+}
+
+/// hf and fsdp2 take any model, but know the names of experts only where the config is right.
+Result<void> check_model(const Engine& engine, const Model& model, const LayoutSpec& spec) {
+  if (!engine.families.empty()) {
+    if (auto known = check_family(engine, model); !known) return known;
+    return check_complete(model);
+  }
+  const bool packs = choice_named(engine, "experts") != nullptr &&
+                     chosen(spec, "experts", "packed") && !model.config.family.empty();
+  return packs ? check_complete(model) : Result<void>();
+}
+
+/// All tensors of all layers of MTP, for an engine that is told to do without them.
+std::vector<std::uint32_t> left_out(const Engine& engine, const Model& model,
+                                    const LayoutSpec& spec) {
+  std::vector<std::uint32_t> tensors;
+  if (choice_named(engine, "mtp") == nullptr || !chosen(spec, "mtp", "drop")) return tensors;
+  for (std::int64_t i = 0; i < model.config.mtp_layers; ++i) {
+    const std::string layer = layer_name(model.config.num_hidden_layers + i);
+    for (std::uint32_t index = 0; index < model.tensors.size(); ++index) {
+      if (model.tensors[index].name.starts_with(layer)) tensors.push_back(index);
+    }
+  }
+  std::ranges::sort(tensors);
+  return tensors;
 }
 
 }  // namespace
+
+Inventory inventory_without(const Model& model, const std::vector<std::uint32_t>& left_out) {
+  if (left_out.empty()) return inventory_of(model);
+  std::vector<const Tensor*> kept;
+  for (std::uint32_t index = 0; index < model.tensors.size(); ++index) {
+    if (!std::ranges::binary_search(left_out, index)) kept.push_back(&model.tensors[index]);
+  }
+  return inventory_of(std::move(kept));
+}
 
 Result<LayoutSize> size_of(const LayoutSpec& spec) {
   const auto engine = engine_named(spec.name);
@@ -62,24 +98,55 @@ Result<LayoutSize> size_of(const LayoutSpec& spec) {
   return (*engine)->size(*all);
 }
 
-Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, std::uint32_t rank) {
+struct Layout::Parts {
+  const Engine& engine;
+  LayoutSpec spec;   ///< Settled.
+  std::string text;  ///< As it was given.
+  LayoutSize size;
+  TensorIndex index;
+  std::vector<std::uint32_t> left_out;
+  Inventory inventory;
+};
+
+Layout::Layout(std::unique_ptr<const Parts> parts) noexcept : parts_(std::move(parts)) {}
+Layout::Layout(Layout&&) noexcept = default;
+Layout& Layout::operator=(Layout&&) noexcept = default;
+Layout::~Layout() = default;
+
+Result<Layout> Layout::of(const Model& model, const LayoutSpec& spec) {
   const auto engine = engine_named(spec.name);
   if (!engine) return failure(engine);
-  const auto all = settled(**engine, spec);
+  auto all = settled(**engine, spec);
   if (!all) return failure(all);
   const auto size = (*engine)->size(*all);
   if (!size) return failure(size);
-  if (auto checked = check_rank(spec, *size, rank); !checked) return failure(checked);
-  // hf and fsdp2 take any model, but know the names of experts only where the config is right.
-  const bool packs = choice_named(**engine, "experts") != nullptr && (*engine)->families.empty() &&
-                     chosen(*all, "experts", "packed") && !model.config.family.empty();
-  if (!(*engine)->families.empty() || packs) {
-    if (!packs) {
-      if (auto known = check_family(**engine, model); !known) return failure(known);
-    }
-    if (auto complete = check_complete(model); !complete) return failure(complete);
+  if (auto known = check_model(**engine, model, *all); !known) return failure(known);
+  std::vector<std::uint32_t> without = left_out(**engine, model, *all);
+  const Inventory inventory = inventory_without(model, without);
+  return Layout(
+      std::unique_ptr<const Parts>(new Parts{**engine, *std::move(all), text_of(spec), *size,
+                                             TensorIndex(model), std::move(without), inventory}));
+}
+
+const LayoutSize& Layout::size() const noexcept {
+  return parts_->size;
+}
+
+Result<RankLayout> Layout::rank(std::uint32_t rank) const {
+  if (auto checked = check_rank(parts_->text, parts_->size, rank); !checked) {
+    return failure(checked);
   }
-  return (*engine)->lay_out(model, *all, rank);
+  auto layout = parts_->engine.lay_out(parts_->index, parts_->spec, rank);
+  if (!layout) return layout;
+  layout->left_out = parts_->left_out;
+  layout->inventory = parts_->inventory;
+  return layout;
+}
+
+Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, std::uint32_t rank) {
+  const auto layout = Layout::of(model, spec);
+  if (!layout) return failure(layout);
+  return layout->rank(rank);
 }
 
 std::uint64_t bytes_of(const LocalTensor& tensor) noexcept {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -79,6 +80,8 @@ struct RankLayout {
   /// Canonical tensors that no rank of the layout keeps, sorted: indices into `Model::tensors`.
   /// They are all that belongs to some part of the model (its layers of MTP), or none of it.
   std::vector<std::uint32_t> left_out = {};
+  /// Of all other tensors; where it is absent, `place` works it out.
+  std::optional<Inventory> inventory = {};
 };
 
 /// How many ranks one replica of that layout has (the shards that hold one whole model), and how
@@ -94,6 +97,26 @@ Result<LayoutSize> size_of(const LayoutSpec& spec);
 /// the layout does not know, tensors that are not those of the model's config, tensors of several
 /// types in one fused tensor, a rank out of range; each says what to change.
 Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, std::uint32_t rank);
+
+/// The same for many ranks: what does not depend on the rank is done once. Borrows the model, which
+/// must outlive it. Immutable; `rank` may be called from several threads.
+class Layout {
+ public:
+  /// Errors: those of `size_of` and `lay_out`.
+  static Result<Layout> of(const Model& model, const LayoutSpec& spec);
+  Layout(Layout&&) noexcept;
+  Layout& operator=(Layout&&) noexcept;
+  ~Layout();
+
+  [[nodiscard]] const LayoutSize& size() const noexcept;
+  [[nodiscard]] Result<RankLayout> rank(std::uint32_t rank) const;
+
+ private:
+  struct Parts;
+  explicit Layout(std::unique_ptr<const Parts> parts) noexcept;
+
+  std::unique_ptr<const Parts> parts_;
+};
 
 /// Bytes that a local tensor takes, padding included.
 std::uint64_t bytes_of(const LocalTensor& tensor) noexcept;

@@ -110,7 +110,9 @@ Chunk chunk_of(const ModelConfig& config, const LayoutSpec& spec, std::int64_t i
   const std::int64_t chunks = option(spec, "pp") * option(spec, "vpp");
   Chunk chunk{.layers = {}, .first = index == 0, .last = index == chunks - 1};
   if (spec.layers.empty()) {
-    chunk.layers = equal_part(config.num_hidden_layers, chunks, index);
+    const std::int64_t each = rounded_up(config.num_hidden_layers, chunks) / chunks;
+    chunk.layers = {.first = index * each,
+                    .count = std::min(each, config.num_hidden_layers - index * each)};
   } else {
     const auto own = spec.layers.begin() + index;
     chunk.layers = {.first = std::accumulate(spec.layers.begin(), own, std::int64_t{0}),
@@ -149,6 +151,16 @@ void add_mtp(RankBuilder& builder, const megatron::Rank& rank, const std::string
   }
 }
 
+/// Where stages do not divide the layers, all but the last have equally many and the last has the
+/// rest, as by `--decoder-last-pipeline-num-layers`. Returns how many that are; 0 where it can't
+/// be.
+std::int64_t shorter_last_stage(const ModelConfig& config, const LayoutSpec& spec) {
+  if (option(spec, "vpp") > 1) return 0;
+  const std::int64_t pp = option(spec, "pp");
+  const std::int64_t each = rounded_up(config.num_hidden_layers, pp) / pp;
+  return std::max<std::int64_t>(0, config.num_hidden_layers - each * (pp - 1));
+}
+
 Result<void> check_model(const ModelConfig& config, const LayoutSpec& spec, bool mtp) {
   const std::int64_t tp = option(spec, "tp");
   const auto tp_objection = [&](std::int64_t other) { return objection(config, other); };
@@ -159,11 +171,14 @@ Result<void> check_model(const ModelConfig& config, const LayoutSpec& spec, bool
       return fits;
     }
   }
-  return check_layers(config, spec.layers, option(spec, "pp") * option(spec, "vpp"), "pp x vpp");
+  const std::int64_t chunks = option(spec, "pp") * option(spec, "vpp");
+  if (spec.layers.empty() && shorter_last_stage(config, spec) > 0) return {};
+  return check_layers(config, spec.layers, chunks, "pp x vpp");
 }
 
-Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std::uint32_t number) {
-  const ModelConfig& config = model.config;
+Result<RankLayout> lay_out_rank(const TensorIndex& index, const LayoutSpec& spec,
+                                std::uint32_t number) {
+  const ModelConfig& config = index.model().config;
   const std::int64_t tp = option(spec, "tp");
   const std::int64_t etp = option(spec, "etp");
   const std::int64_t ep = option(spec, "ep");
@@ -182,7 +197,7 @@ Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std:
                             .sequential_experts = chosen(spec, "experts", "sequential")};
   const std::int64_t padded = rounded_up(config.vocab_size, option(spec, "vocab_multiple") * tp);
   const std::string_view embedding = names_of(config).embedding;
-  RankBuilder builder(model, spec.dtype);
+  RankBuilder builder(index, spec.dtype);
   for (std::int64_t vp = 0; vp < vpp; ++vp) {
     const Chunk chunk = chunk_of(config, spec, vp * pp + stage);
     const std::string prefix = vpp > 1 ? "model" + std::to_string(vp) + "." : "";
@@ -204,9 +219,6 @@ Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std:
       builder.padded_rows(prefix + "output_layer.weight", tied ? embedding : head_name,
                           rank.tensor.of(padded));
     }
-  }
-  for (std::int64_t i = 0; i < config.mtp_layers && !mtp; ++i) {
-    builder.leave_out(layer_name(config.num_hidden_layers + i));
   }
   return std::move(builder).finish();
 }

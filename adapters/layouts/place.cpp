@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
-#include <utility>
 
+#include "adapters/layouts/internal/engines.hpp"
 #include "adapters/layouts/layout.hpp"
 #include "runtime/assert.hpp"
 
@@ -38,15 +38,6 @@ class TensorTable {
   std::vector<std::uint32_t> places_;
 };
 
-Inventory inventory_of_kept(const Model& model, const std::vector<std::uint32_t>& left_out) {
-  if (left_out.empty()) return inventory_of(model);
-  std::vector<const Tensor*> kept;
-  for (std::uint32_t index = 0; index < model.tensors.size(); ++index) {
-    if (!std::ranges::binary_search(left_out, index)) kept.push_back(&model.tensors[index]);
-  }
-  return inventory_of(std::move(kept));
-}
-
 Piece piece_in_bytes(const LocalPiece& local, std::uint32_t tensor, std::uint64_t tensor_offset,
                      std::size_t element_bytes) {
   Piece piece{.tensor = tensor,
@@ -67,7 +58,8 @@ PlacedShard place(const Model& model, const RankLayout& layout, const ShardId& s
   Manifest& manifest = placement.manifest;
   manifest.shard = shard;
   manifest.replica_ranks = replica_ranks;
-  manifest.inventory = inventory_of_kept(model, layout.left_out);
+  manifest.inventory =
+      layout.inventory ? *layout.inventory : inventory_without(model, layout.left_out);
   manifest.aliases = model.aliases;
   TensorTable table(model, manifest.tensors);
   std::uint64_t end = 0;

@@ -63,34 +63,29 @@ Result<IndexRange> stage_layers(const ModelConfig& config, const LayoutSpec& spe
   return IndexRange{.first = std::accumulate(counts.begin(), own, std::int64_t{0}), .count = *own};
 }
 
-Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, const Rank& rank) {
+Result<RankLayout> lay_out(const TensorIndex& index, const LayoutSpec& spec, const Rank& rank) {
   const ModelConfig& config = rank.config;
   const std::string embedding(names_of(config).embedding);
   const std::string head(head_name);
   const std::int64_t vocabulary = padded_vocabulary(config);
   const bool tied = config.tie_word_embeddings;
-  RankBuilder builder(model, spec.dtype);
+  RankBuilder builder(index, spec.dtype);
   // Tied embeddings are one tensor here: lm_head.weight is an alias, and the model says so.
   const bool copy = rank.last_stage && !rank.first_stage && tied;
   const bool embeds = copy && !rank.tied_copy_is_head;
   if (rank.first_stage || embeds || (rank.last_stage && rank.mtp)) {
     builder.padded_rows(embedding, embedding, rank.embedding.of(vocabulary));
   }
-  for (std::int64_t index = rank.layers.first; index < rank.layers.end(); ++index) {
-    add_layer(builder, rank, layer_name(index), index);
+  for (std::int64_t layer = rank.layers.first; layer < rank.layers.end(); ++layer) {
+    add_layer(builder, rank, layer_name(layer), layer);
   }
   if (rank.last_stage) builder.whole(std::string(final_norm_name), final_norm_name);
   if (rank.last_stage && !tied) builder.padded_rows(head, head, rank.head.of(vocabulary));
   if (copy && rank.tied_copy_is_head) {
     builder.padded_rows(head, embedding, rank.head.of(vocabulary));
   }
-  for (std::int64_t i = 0; i < config.mtp_layers; ++i) {
-    const std::int64_t index = config.num_hidden_layers + i;
-    if (!rank.mtp) {
-      builder.leave_out(layer_name(index));
-    } else if (rank.last_stage) {
-      add_mtp(builder, rank, index);
-    }
+  for (std::int64_t i = 0; i < config.mtp_layers && rank.mtp && rank.last_stage; ++i) {
+    add_mtp(builder, rank, config.num_hidden_layers + i);
   }
   return std::move(builder).finish();
 }

@@ -97,8 +97,9 @@ std::vector<std::int64_t> spare_stages(std::int64_t stages) {
   return spare;
 }
 
-Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std::uint32_t number) {
-  const ModelConfig& config = model.config;
+Result<RankLayout> lay_out_rank(const TensorIndex& index, const LayoutSpec& spec,
+                                std::uint32_t number) {
+  const ModelConfig& config = index.model().config;
   const std::int64_t tp = option(spec, "tp");
   const std::int64_t pp = option(spec, "pp");
   if (auto fits = check_tensor_parallel(config, spec); !fits) return failure(fits);
@@ -115,7 +116,7 @@ Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std:
       config, spec, {.part = {.count = option(spec, "ep"), .index = dense.index / expert_group}});
   if (!slots) return failure(slots);
   return serving::lay_out(
-      model, spec,
+      index, spec,
       {.config = config,
        .names = names,
        .attention = attention,

@@ -88,8 +88,9 @@ std::vector<std::int64_t> spare_stages(std::int64_t stages) {
   return spare;
 }
 
-Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std::uint32_t number) {
-  const ModelConfig& config = model.config;
+Result<RankLayout> lay_out_rank(const TensorIndex& index, const LayoutSpec& spec,
+                                std::uint32_t number) {
+  const ModelConfig& config = index.model().config;
   const std::int64_t tp = option(spec, "tp");
   const std::int64_t pp = option(spec, "pp");
   const std::int64_t sharers = tp * option(spec, "dp");
@@ -108,7 +109,7 @@ Result<RankLayout> lay_out_rank(const Model& model, const LayoutSpec& spec, std:
       config, spec,
       {.part = spread ? sharer : Part{}, .round_robin = chosen(spec, "placement", "round_robin")});
   if (!slots) return failure(slots);
-  return serving::lay_out(model, spec,
+  return serving::lay_out(index, spec,
                           {.config = config,
                            .names = names,
                            .attention = dense,

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <numeric>
 #include <string>
+#include <vector>
 
 #include "adapters/oracle/internal/megatron_layer.hpp"
 
@@ -65,6 +66,15 @@ bool experts_fit(const ModelConfig& config, const Groups& groups, RankWriter& wr
                         "glu_interleave must divide the rows of a rank's expert");
 }
 
+/// As many for each chunk as the first one needs to have; the last one has what is left.
+std::vector<std::int64_t> even_layers(const ModelConfig& config, std::int64_t chunks) {
+  std::int64_t each = 1;
+  while (each * chunks < config.num_hidden_layers) ++each;
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(chunks), each);
+  layers.back() = config.num_hidden_layers - each * (chunks - 1);
+  return layers;
+}
+
 bool fits(const Model& model, const LayoutSpec& spec, const Groups& groups, RankWriter& writer) {
   const ModelConfig& config = model.config;
   if (!require_decoder(model, writer)) return false;
@@ -81,8 +91,10 @@ bool fits(const Model& model, const LayoutSpec& spec, const Groups& groups, Rank
                        "tp must divide intermediate_size");
   ok &= experts_fit(config, groups, writer);
   if (spec.layers.empty()) {
-    ok &= writer.require(config.num_hidden_layers % chunks == 0,
+    ok &= writer.require(groups.vpp == 1 || config.num_hidden_layers % chunks == 0,
                          "pp * vpp must divide num_hidden_layers; or state layers=");
+    ok &= writer.require(even_layers(config, chunks).back() > 0,
+                         "the last stage would have no layer; state layers=");
   } else {
     bool sane = std::ssize(spec.layers) == chunks;
     for (const std::int64_t layers : spec.layers) sane &= layers >= 0;
@@ -155,8 +167,9 @@ void write_megatron(const Model& model, const LayoutSpec& spec, std::uint32_t nu
   // Chunks take layers in turn: all stages of virtual stage 0, then all stages of 1, and so on.
   std::int64_t layer = 0;
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const std::int64_t layers = spec.layers.empty() ? config.num_hidden_layers / chunks
-                                                    : spec.layers[static_cast<std::size_t>(chunk)];
+    const std::int64_t layers =
+        (spec.layers.empty() ? even_layers(config, chunks)
+                             : spec.layers)[static_cast<std::size_t>(chunk)];
     const std::int64_t first_layer = layer;
     layer += layers;
     if (chunk % groups.pp != groups.pp_rank) continue;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "adapters/layouts/internal/tensor_index.hpp"
 #include "adapters/layouts/layout.hpp"
 #include "adapters/model/model.hpp"
 #include "runtime/result.hpp"
@@ -45,7 +46,8 @@ struct Engine {
   std::span<const std::string_view> families;
   Result<LayoutSize> (*size)(const LayoutSpec& spec);
   /// `rank` is in range, and the model is of a known family and complete, with nothing besides.
-  Result<RankLayout> (*lay_out)(const Model& model, const LayoutSpec& spec, std::uint32_t rank);
+  Result<RankLayout> (*lay_out)(const TensorIndex& index, const LayoutSpec& spec,
+                                std::uint32_t rank);
 };
 
 extern const Engine hf_engine;
@@ -53,6 +55,9 @@ extern const Engine fsdp2_engine;
 extern const Engine megatron_engine;
 extern const Engine vllm_engine;
 extern const Engine sglang_engine;
+
+/// The inventory of all tensors but those, which are sorted.
+Inventory inventory_without(const Model& model, const std::vector<std::uint32_t>& left_out);
 
 /// Every engine that there is.
 std::span<const Engine* const> engines() noexcept;

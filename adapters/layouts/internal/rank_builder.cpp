@@ -45,19 +45,11 @@ RowRun run_of(const ModelConfig& config, const std::string& layer, Projection pr
           .rows = {.first = whole.first + rows.first, .count = rows.count}};
 }
 
-RankBuilder::RankBuilder(const Model& model, std::optional<ElementType> dtype)
-    : model_(model), dtype_(dtype) {}
-
-std::uint32_t RankBuilder::index_of(std::string_view name) const {
-  const auto found = std::lower_bound(
-      model_.tensors.begin(), model_.tensors.end(), name,
-      [](const Tensor& tensor, std::string_view key) { return tensor.name < key; });
-  WEIR_ASSERT(found != model_.tensors.end() && found->name == name);
-  return static_cast<std::uint32_t>(found - model_.tensors.begin());
-}
+RankBuilder::RankBuilder(const TensorIndex& index, std::optional<ElementType> dtype)
+    : index_(index), model_(index.model()), dtype_(dtype) {}
 
 const Tensor& RankBuilder::tensor(std::string_view name) const {
-  return model_.tensors[index_of(name)];
+  return model_.tensors[index_.of(name)];
 }
 
 ElementType RankBuilder::local_type(const Tensor& tensor) const {
@@ -85,7 +77,7 @@ LocalTensor& RankBuilder::start(std::string local_name, const Tensor& like) {
 }
 
 void RankBuilder::whole(std::string local_name, std::string_view tensor) {
-  const std::uint32_t index = index_of(tensor);
+  const std::uint32_t index = index_.of(tensor);
   const Tensor& whole = model_.tensors[index];
   LocalTensor& local = start(std::move(local_name), whole);
   if (element_count(whole.shape) > 0) {
@@ -101,7 +93,7 @@ void RankBuilder::whole_in_f32(std::string local_name, std::string_view tensor) 
 }
 
 void RankBuilder::columns(std::string local_name, std::string_view tensor, IndexRange columns) {
-  const std::uint32_t index = index_of(tensor);
+  const std::uint32_t index = index_.of(tensor);
   const Tensor& whole = model_.tensors[index];
   WEIR_ASSERT(whole.shape.rank() == 2);
   const Box box{.start = {0, columns.first}, .extent = {whole.shape[0], columns.count}};
@@ -117,7 +109,7 @@ void RankBuilder::stack(std::string local_name, const std::vector<RowRun>& runs)
   LocalTensor& local = start(std::move(local_name), first);
   std::int64_t row = 0;
   for (const RowRun& run : runs) {
-    const std::uint32_t index = index_of(run.tensor);
+    const std::uint32_t index = index_.of(run.tensor);
     const Tensor& part = model_.tensors[index];
     WEIR_ASSERT(
         std::ranges::equal(part.shape.values().subspan(1), first.shape.values().subspan(1)));
@@ -150,7 +142,7 @@ void RankBuilder::stack_columns(std::string local_name, const std::vector<Column
   LocalTensor& local = start(std::move(local_name), first);
   local.shape = {std::ssize(runs), rows, columns};
   for (const ColumnRun& run : runs) {
-    const std::uint32_t index = index_of(run.tensor);
+    const std::uint32_t index = index_.of(run.tensor);
     const Tensor& part = model_.tensors[index];
     const Box box{.start = {0, run.columns.first}, .extent = {rows, columns}};
     WEIR_ASSERT(run.columns.count == columns && part.shape.rank() == 2 && part.shape[0] == rows);
@@ -171,13 +163,6 @@ void RankBuilder::empty_last() {
 
 void RankBuilder::derived(std::string name, std::string from) {
   layout_.derived.push_back({std::move(name), std::move(from)});
-}
-
-void RankBuilder::leave_out(std::string_view prefix) {
-  for (std::uint32_t index = 0; index < model_.tensors.size(); ++index) {
-    if (model_.tensors[index].name.starts_with(prefix)) layout_.left_out.push_back(index);
-  }
-  std::ranges::sort(layout_.left_out);
 }
 
 void RankBuilder::padded_rows(std::string local_name, std::string_view tensor, IndexRange rows) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "adapters/layouts/internal/tensor_index.hpp"
 #include "adapters/layouts/layout.hpp"
 #include "adapters/model/decoder_names.hpp"
 #include "adapters/model/model.hpp"
@@ -48,10 +49,10 @@ RowRun run_of(const ModelConfig& config, const std::string& layer, Projection pr
 
 /// Collects one rank's local tensors, in the order of the calls. Names of canonical tensors must
 /// be in the model, and ranges within the tensors. Element types are the model's, save that
-/// `dtype` replaces f32 and bf16 of parameters. The model must outlive the builder.
+/// `dtype` replaces f32 and bf16 of parameters. The index must outlive the builder.
 class RankBuilder {
  public:
-  RankBuilder(const Model& model, std::optional<ElementType> dtype);
+  RankBuilder(const TensorIndex& index, std::optional<ElementType> dtype);
 
   /// The canonical tensor with this name.
   [[nodiscard]] const Tensor& tensor(std::string_view name) const;
@@ -79,8 +80,6 @@ class RankBuilder {
 
   /// Declares what the engine computes from local tensor `from`.
   void derived(std::string name, std::string from);
-  /// Declares that no rank keeps the tensors whose names begin so.
-  void leave_out(std::string_view prefix);
 
   /// What was collected. Errors (`invalid`): tensors of different types were stacked together.
   Result<RankLayout> finish() &&;
@@ -88,11 +87,11 @@ class RankBuilder {
  private:
   /// A new local tensor of that type and shape, without pieces. Valid until the next one.
   LocalTensor& start(std::string local_name, const Tensor& like);
-  [[nodiscard]] std::uint32_t index_of(std::string_view name) const;
   [[nodiscard]] ElementType local_type(const Tensor& tensor) const;
   /// Remembers that the part does not have the type of the local tensor that it is to be part of.
   void check_type(const LocalTensor& local, const Tensor& first, const Tensor& part);
 
+  const TensorIndex& index_;
   const Model& model_;
   std::optional<ElementType> dtype_;
   RankLayout layout_;

@@ -69,7 +69,7 @@ Result<IndexRange> stage_layers(const ModelConfig& config, const LayoutSpec& spe
                                 std::int64_t stage, const std::vector<std::int64_t>& spare);
 
 /// What the rank keeps.
-Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, const Rank& rank);
+Result<RankLayout> lay_out(const TensorIndex& index, const LayoutSpec& spec, const Rank& rank);
 
 /// Attention of one layer, whose names begin with `local` and, canonically, `layer`.
 void add_attention(RankBuilder& builder, const Rank& rank, const std::string& local,

@@ -395,7 +395,7 @@ TEST_CASE("a model that does not fit a layout is refused", "[oracle]") {
   refused(layout("megatron", {{"vpp", 2}}), "vpp above 1 needs pp above 1");
   refused(layout("megatron", {{"tp", 4}}), "tp must divide num_attention_heads");
   refused(layout("megatron", {{"tp", 3}}), "tp must divide the rows of linear_qkv");
-  refused(layout("megatron", {{"pp", 2}}), "or state layers=");
+  refused(layout("megatron", {{"pp", 2}}), "state layers=");
   refused(layout("megatron", {{"pp", 2}}, {1}), "layers= needs pp * vpp counts");
   refused(layout("megatron", {{"pp", 2}}, {1, 1}), "layers= needs pp * vpp counts");
   refused(layout("megatron", {{"pp", 2}}, {2, -1}), "layers= needs pp * vpp counts");
