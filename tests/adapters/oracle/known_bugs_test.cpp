@@ -1,0 +1,302 @@
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/adapters/oracle/carried_plan.hpp"
+#include "tests/adapters/oracle/decoder_model.hpp"
+
+namespace weir::oracle {
+namespace {
+
+// Goal: what went wrong in other systems that move weights, by their own reports, can't happen
+// here. Method: the reported configuration, small where its size is not the point; a plan is
+// carried out between shards in memory and every byte of every rollout rank is compared with the
+// reference, for one version or for several.
+
+ModelConfig dense_config(std::int64_t query_heads, std::int64_t key_value_heads,
+                         std::int64_t head_dim) {
+  ModelConfig config;
+  config.family = "llama";
+  config.hidden_size = 2;
+  config.num_hidden_layers = 1;
+  config.num_attention_heads = query_heads;
+  config.num_key_value_heads = key_value_heads;
+  config.head_dim = head_dim;
+  config.intermediate_size = 8;
+  config.vocab_size = 64;
+  return config;
+}
+
+ModelConfig moe_config(std::int64_t experts) {
+  ModelConfig config = dense_config(8, 8, 1);
+  config.family = "qwen3_moe";
+  config.experts = {.count = experts, .intermediate_size = 8};
+  return config;
+}
+
+ModelConfig latent_config() {
+  ModelConfig config = dense_config(4, 4, 5);
+  config.family = "deepseek_v3";
+  config.num_hidden_layers = 2;
+  config.experts = {.count = 4,
+                    .intermediate_size = 4,
+                    .shared_intermediate_size = 4,
+                    .first_layer = 1,
+                    .score_bias = true};
+  config.latent = {.kv_lora_rank = 6,
+                   .q_lora_rank = 3,
+                   .qk_nope_head_dim = 3,
+                   .qk_rope_head_dim = 2,
+                   .v_head_dim = 4};
+  return config;
+}
+
+LayoutSpec spec_of(const std::string& text) {
+  const auto spec = parse_layout(text);
+  INFO((spec ? "" : spec.error().text));
+  REQUIRE(spec.has_value());
+  return *spec;
+}
+
+/// One plan from one layout to another, and the memory of all shards.
+class Transfer {
+ public:
+  Transfer(const ModelConfig& config, const std::string& train, const std::string& rollout)
+      : model_(decoder_model(config)), dice_(7), canonical_(random_bytes(model_, dice_)) {
+    REQUIRE(add_side(shards_, model_, canonical_, Side::trainer, spec_of(train), 1));
+    REQUIRE(add_side(shards_, model_, canonical_, Side::rollout, spec_of(rollout), 1));
+    std::vector<Manifest> manifests;
+    for (const auto& [id, shard] : shards_) manifests.push_back(shard->manifest);
+    auto plan = make_plan(manifests);
+    if (plan) {
+      plan_ = *std::move(plan);
+    } else {
+      refusal_ = plan.error().text;
+    }
+  }
+
+  /// Why there is no plan; empty where there is one.
+  [[nodiscard]] const std::string& refusal() const { return refusal_; }
+  [[nodiscard]] const Plan& plan() const { return plan_; }
+  [[nodiscard]] const Model& model() const { return model_; }
+
+  void train(std::uint64_t version) {
+    for (const auto& [id, shard] : shards_) {
+      if (id.side != Side::trainer) continue;
+      const auto filled = fill_rank(shard->memory, version, shard->region, workers_);
+      INFO((filled ? "" : filled.error().text));
+      REQUIRE(filled.has_value());
+    }
+  }
+
+  /// Carries out all copies in the plan's order, or the other way round.
+  void move(bool backwards = false) {
+    INFO(refusal_);
+    REQUIRE(refusal_.empty());
+    for (const PlanPart& part : plan_.parts) {
+      std::vector<Copy> copies = part.copies;
+      if (backwards) std::ranges::reverse(copies);
+      for (const Copy& copy : copies) {
+        carry_out(copy, *shards_.at(plan_.sources.at(copy.source).shard), *shards_.at(part.target));
+      }
+    }
+  }
+
+  void check(std::uint64_t version) {
+    for (const auto& [id, shard] : shards_) {
+      if (id.side != Side::rollout) continue;
+      const auto compared = compare_rank(shard->memory, version, shard->region, workers_);
+      INFO((compared ? "" : compared.error().text));
+      REQUIRE(compared.has_value());
+    }
+  }
+
+  /// Whatever has to happen for one version to arrive, and the comparison.
+  void bring(std::uint64_t version) {
+    train(version);
+    move();
+    check(version);
+  }
+
+  [[nodiscard]] std::vector<std::byte> rollout_bytes(std::uint32_t rank) const {
+    return shards_.at({.side = Side::rollout, .replica = 0, .rank = rank})->region;
+  }
+
+ private:
+  Model model_;
+  Dice dice_;
+  Canonical canonical_;
+  Workers workers_{1};
+  Shards shards_;
+  Plan plan_;
+  std::string refusal_;
+};
+
+}  // namespace
+
+TEST_CASE("modelexpress#650: most Megatron ranks own no key or value, and none is lost",
+          "[oracle][bugs]") {
+  const ModelConfig config = dense_config(64, 2, 128);
+  for (const char* rollout : {"hf", "vllm:tp=8", "sglang:tp=4", "fsdp2:dp=3"}) {
+    INFO(rollout);
+    Transfer(config, "megatron:tp=8", rollout).bring(1);
+  }
+}
+
+TEST_CASE("sglang#14178: latent attention arrives whole, in whatever portions it is fetched",
+          "[oracle][bugs]") {
+  Transfer forwards(latent_config(), "megatron:tp=2,ep=2", "sglang:tp=2,ep=2");
+  Transfer backwards(latent_config(), "megatron:tp=2,ep=2", "sglang:tp=2,ep=2");
+  forwards.train(1);
+  backwards.train(1);
+  forwards.move();
+  backwards.move(true);
+  forwards.check(1);
+  REQUIRE(forwards.rollout_bytes(0) == backwards.rollout_bytes(0));
+  REQUIRE(forwards.rollout_bytes(1) == backwards.rollout_bytes(1));
+  // What is absorbed from kv_b_proj is declared as derived: no copy writes it, and a hook rebuilds
+  // it once all of a version is there.
+  const auto layout = lay_out(forwards.model(), spec_of("sglang:tp=2,ep=2"), 0);
+  REQUIRE(layout.has_value());
+  REQUIRE(layout->derived.size() == 4);
+  for (const DerivedTensor& derived : layout->derived) {
+    REQUIRE(std::ranges::find(layout->tensors, derived.name, &weir::LocalTensor::name) ==
+            layout->tensors.end());
+    REQUIRE(std::ranges::find(layout->tensors, derived.from, &weir::LocalTensor::name) !=
+            layout->tensors.end());
+  }
+}
+
+TEST_CASE("slime#2280: grouped experts that are cut by expert tensor parallelism arrive whole",
+          "[oracle][bugs]") {
+  Transfer(moe_config(4), "megatron:tp=2,ep=2,etp=2", "vllm:tp=4").bring(1);
+  Transfer(moe_config(4), "megatron:tp=1,ep=2,etp=2", "vllm:tp=2,ep=2").bring(1);
+}
+
+TEST_CASE(
+    "Megatron-Bridge#1817: gate and up are cut apart before they are stacked, with experts "
+    "spread out too",
+    "[oracle][bugs]") {
+  Transfer(moe_config(8), "megatron:tp=4,ep=8,etp=1", "hf").bring(1);
+  Transfer(moe_config(8), "megatron:tp=4,ep=8,etp=4", "sglang:tp=4,ep=2").bring(1);
+}
+
+TEST_CASE("NeMo-RL#2802, Automodel#1324: interleaved groups are taken apart row by row",
+          "[oracle][bugs]") {
+  for (const char* train : {"megatron", "megatron:tp=2", "megatron:tp=4"}) {
+    INFO(train);
+    Transfer(dense_config(8, 2, 2), train, "hf").bring(1);
+    Transfer(dense_config(8, 2, 2), train, "vllm:tp=4").bring(1);
+  }
+}
+
+TEST_CASE("slime#1799: a local expert's number is not a global one", "[oracle][bugs]") {
+  ModelConfig config = moe_config(512);
+  config.hidden_size = config.num_attention_heads = config.num_key_value_heads = 1;
+  config.experts.intermediate_size = 1;
+  Transfer(config, "megatron:ep=8", "vllm:tp=1").bring(1);
+  Transfer(config, "megatron:ep=8", "vllm:dp=16,ep=16").bring(1);
+}
+
+TEST_CASE("sglang PR 32430: a kernel that wants up before gate gets it so", "[oracle][bugs]") {
+  Transfer up_first(moe_config(2), "megatron:ep=2", "sglang:gate_up=w31");
+  Transfer gate_first(moe_config(2), "megatron:ep=2", "sglang:gate_up=w13");
+  up_first.bring(1);
+  gate_first.bring(1);
+  REQUIRE(up_first.rollout_bytes(0) != gate_first.rollout_bytes(0));
+}
+
+TEST_CASE("Megatron-Bridge#625, #5375: rows that pad a vocabulary are not exported",
+          "[oracle][bugs]") {
+  ModelConfig config = dense_config(8, 8, 1);
+  config.vocab_size = 151936;
+  config.hidden_size = 1;
+  Transfer exported(config, "megatron:tp=8", "hf");
+  exported.bring(1);
+  const auto whole = lay_out(exported.model(), spec_of("hf"), 0);
+  for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
+    const auto found = std::ranges::find(whole->tensors, name, &weir::LocalTensor::name);
+    REQUIRE(found->shape == std::vector<std::int64_t>{151936, 1});
+  }
+}
+
+TEST_CASE("prime-rl#2823, vllm#51665: every copy of tied embeddings comes from the one tensor",
+          "[oracle][bugs]") {
+  ModelConfig config = dense_config(8, 8, 1);
+  config.num_hidden_layers = 2;
+  config.tie_word_embeddings = true;
+  // SGLang's last stage has a head of its own, vLLM's an embedding: whoever moves the embedding
+  // alone reaches both, since there is no other tensor that they could be.
+  for (const char* rollout : {"sglang:pp=2", "vllm:pp=2", "megatron:pp=2"}) {
+    INFO(rollout);
+    Transfer tied(config, "megatron:tp=2,pp=2", rollout);
+    tied.bring(1);
+    tied.bring(2);
+    int copies = 0;
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      const auto layout = lay_out(tied.model(), spec_of(rollout), rank);
+      for (const weir::LocalTensor& local : layout->tensors) {
+        for (const LocalPiece& piece : local.pieces) {
+          const std::string& name = tied.model().tensors[piece.tensor].name;
+          REQUIRE(name != "lm_head.weight");
+          copies += name == "model.embed_tokens.weight" ? 1 : 0;
+        }
+      }
+    }
+    REQUIRE(copies == 2);
+  }
+}
+
+TEST_CASE("sglang#30761, vllm#28425: the same version twice gives the same bytes",
+          "[oracle][bugs]") {
+  Transfer twice(latent_config(), "megatron:ep=4", "vllm:tp=2");
+  twice.bring(3);
+  const std::vector<std::byte> once = twice.rollout_bytes(1);
+  twice.bring(3);
+  REQUIRE(twice.rollout_bytes(1) == once);
+}
+
+TEST_CASE("sglang#27718, miles#1926: a draft model that trainers do not train is refused",
+          "[oracle][bugs]") {
+  ModelConfig config = latent_config();
+  config.mtp_layers = 1;
+  const Transfer stale(config, "megatron:mtp=drop", "sglang:mtp=keep");
+  REQUIRE(stale.refusal().find("unknown name") != std::string::npos);
+  REQUIRE(stale.refusal().find("model.layers.2.") != std::string::npos);
+  Transfer fresh(config, "megatron:tp=2", "sglang:mtp=keep,tp=2");
+  fresh.bring(1);
+  REQUIRE(fresh.plan().unused.empty());
+  // Where rollouts do without, the plan says which tensors nobody uses: all of the layer's.
+  Transfer without(config, "megatron:tp=2", "vllm:tp=2");
+  without.bring(1);
+  std::size_t of_mtp = 0;
+  for (const Tensor& tensor : without.model().tensors) {
+    of_mtp += tensor.name.starts_with("model.layers.2.") ? 1 : 0;
+  }
+  REQUIRE(without.plan().unused.size() == of_mtp);
+}
+
+TEST_CASE("verl#5801: the bias that corrects a router's scores travels like any weight",
+          "[oracle][bugs]") {
+  Transfer biased(latent_config(), "megatron:ep=2,dtype=f32", "vllm:tp=2");
+  biased.bring(1);
+  biased.bring(2);
+  ModelConfig forgotten = latent_config();
+  Model model = decoder_model(forgotten);
+  std::erase_if(model.tensors, [](const Tensor& tensor) {
+    return tensor.name.ends_with("e_score_correction_bias");
+  });
+  const auto refused = lay_out(model, spec_of("vllm"), 0);
+  REQUIRE(refused.error().text ==
+          "the model lacks model.layers.1.mlp.gate.e_score_correction_bias, which by its config it "
+          "has: correct the config");
+}
+
+TEST_CASE("SkyRL#1345: one plan brings version after version", "[oracle][bugs]") {
+  Transfer versions(moe_config(4), "megatron:ep=2,experts=sequential,glu_interleave=2",
+                    "sglang:tp=4,ep=2,dp=2");
+  for (const std::uint64_t version : {1, 2, 3}) versions.bring(version);
+}
+
+}  // namespace weir::oracle
