@@ -16,7 +16,9 @@ constexpr std::int64_t vocabulary_multiple = 64;
 void add_layer(RankBuilder& builder, const Rank& rank, const std::string& local,
                std::int64_t index) {
   const std::string layer = layer_name(index);
-  if (rank.config.latent.kv_lora_rank > 0) {
+  if (has_delta_net(rank.config, index)) {
+    add_delta_net(builder, rank, local, layer);
+  } else if (rank.config.latent.kv_lora_rank > 0) {
     add_latent_attention(builder, rank, local, layer);
   } else {
     add_attention(builder, rank, local, layer);

@@ -27,6 +27,10 @@ std::optional<std::string> head_objection(const ModelConfig& config, std::int64_
                                           const char* what) {
   if (auto text = indivisible(config.num_attention_heads, tp, "query heads", what)) return text;
   if (config.latent.kv_lora_rank > 0) return std::nullopt;
+  if (config.delta_net.full_attention_interval > 0) {
+    const std::int64_t linear = config.delta_net.key_heads;
+    if (auto text = indivisible(linear, tp, "heads of linear attention", what)) return text;
+  }
   const std::int64_t heads = config.num_key_value_heads;
   if (tp < heads) return indivisible(heads, tp, "key-value heads", what);
   if (tp % heads == 0) return std::nullopt;
@@ -94,6 +98,33 @@ void add_latent_attention(RankBuilder& builder, const Rank& rank, const std::str
   builder.derived(here + std::string(rank.names.absorbed_value), here + "kv_b_proj.weight");
   builder.columns(here + "o_proj.weight", there + "o_proj.weight",
                   rows_of(heads, latent.v_head_dim));
+}
+
+/// The input projections hold group after group, each a key head with its value heads, so that
+/// equal parts of them are whole groups. The convolution holds all of q, then of k, then of v.
+void add_delta_net(RankBuilder& builder, const Rank& rank, const std::string& local,
+                   const std::string& layer) {
+  const DeltaNetConfig& net = rank.config.delta_net;
+  const std::int64_t keys = net.key_heads * net.key_head_dim;
+  const std::int64_t values = net.value_heads * net.value_head_dim;
+  const std::string here = local + "linear_attn.";
+  const std::string there = layer + "linear_attn.";
+  const auto part = [&](const char* name, std::int64_t rows) {
+    builder.stack(here + name, {{.tensor = there + name, .rows = rank.attention.of(rows)}});
+  };
+  const auto from = [&](std::int64_t first, std::int64_t rows) {
+    const IndexRange kept = rank.attention.of(rows);
+    return RowRun{.tensor = there + "conv1d.weight",
+                  .rows = {.first = first + kept.first, .count = kept.count}};
+  };
+  part("dt_bias", net.value_heads);
+  part("A_log", net.value_heads);
+  builder.keep_last_in_f32();
+  builder.stack(here + "conv1d.weight", {from(0, keys), from(keys, keys), from(2 * keys, values)});
+  part("in_proj_qkvz.weight", 2 * keys + 2 * values);
+  part("in_proj_ba.weight", 2 * net.value_heads);
+  builder.whole(here + "norm.weight", there + "norm.weight");
+  builder.columns(here + "out_proj.weight", there + "out_proj.weight", rank.attention.of(values));
 }
 
 }  // namespace weir::serving

@@ -116,17 +116,17 @@ void add_experts(RankBuilder& builder, const Rank& rank, const std::string& loca
     return prefix + std::string(suffix);
   };
   const std::string router = std::string(names.router) + "weight";
-  if (experts.router_f32) {
-    builder.whole_in_f32(local + router, layer + router);
-  } else {
-    builder.whole(local + router, layer + router);
-  }
+  builder.whole(local + router, layer + router);
+  if (experts.router_f32) builder.keep_last_in_f32();
   if (experts.score_bias) {
     builder.whole(name(local, names.score_bias), name(layer, names.score_bias));
   }
   if (experts.shared_intermediate_size > 0 && !rank.fused_shared) {
     add_mlp(builder, rank, name(local, names.shared_experts), name(layer, names.shared_experts),
             experts.shared_intermediate_size);
+  }
+  if (experts.shared_intermediate_size > 0 && !names.shared_gate.empty()) {
+    builder.whole(name(local, names.shared_gate), name(layer, names.shared_gate));
   }
   const std::vector<Slot> slots = slots_in(rank, layer);
   // A rank beyond the last expert keeps none.

@@ -27,9 +27,9 @@ constexpr std::array choices = {EngineChoice{.name = "gate_up", .words = gate_up
                                 EngineChoice{.name = "shared", .words = shared_words},
                                 EngineChoice{.name = "mtp", .words = mtp_words}};
 
-constexpr std::array<std::string_view, 9> families = {"llama",     "qwen2",       "qwen3",
-                                                      "qwen3_moe", "glm4_moe",    "deepseek_v3",
-                                                      "kimi_k2",   "bailing_moe", "bailing_moe_v2"};
+constexpr std::array<std::string_view, 10> families = {
+    "llama",       "qwen2",   "qwen3",       "qwen3_moe",      "glm4_moe",
+    "deepseek_v3", "kimi_k2", "bailing_moe", "bailing_moe_v2", "qwen3_next"};
 
 constexpr serving::Names names = {.experts = "mlp.experts.",
                                   .latent_down = "fused_qkv_a_proj_with_mqa",

@@ -26,9 +26,9 @@ constexpr std::array choices = {EngineChoice{.name = "placement", .words = place
                                 EngineChoice{.name = "gate_up", .words = gate_up_words},
                                 EngineChoice{.name = "mtp", .words = mtp_words}};
 
-constexpr std::array<std::string_view, 9> families = {"llama",     "qwen2",       "qwen3",
-                                                      "qwen3_moe", "glm4_moe",    "deepseek_v3",
-                                                      "kimi_k2",   "bailing_moe", "bailing_moe_v2"};
+constexpr std::array<std::string_view, 10> families = {
+    "llama",       "qwen2",   "qwen3",       "qwen3_moe",      "glm4_moe",
+    "deepseek_v3", "kimi_k2", "bailing_moe", "bailing_moe_v2", "qwen3_next"};
 
 constexpr serving::Names names = {.experts = "mlp.experts.routed_experts.",
                                   .latent_down = "fused_qkv_a_proj",

@@ -84,6 +84,50 @@ void write_latent(const ModelConfig& config, const ServingRank& rank, const std:
                     rank.attention.index * (all / rank.attention.count));
 }
 
+/// The groups of key heads, each with its value heads, are cut apart whole; so are the heads that
+/// the convolution holds apart.
+void write_linear_attention(const ModelConfig& config, const ServingRank& rank,
+                            const std::string& hf, const std::string& local, RankWriter& writer) {
+  const DeltaNetConfig& net = config.delta_net;
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t keys = net.key_heads * net.key_head_dim;
+  const std::int64_t values = net.value_heads * net.value_head_dim;
+  const std::int64_t width = net.conv_kernel_dim;
+  const std::string here = local + "linear_attn.";
+  const std::string there = hf + "linear_attn.";
+  for (const char* const name : {"dt_bias", "A_log"}) {
+    writer.put_vector(here + name,
+                      share_of(writer.vector(there + name, net.value_heads), rank.attention));
+  }
+  writer.keep_in_f32();
+  const Rows kernel = writer.kernel(there + "conv1d.weight", 2 * keys + values, width);
+  writer.put_kernel(here + "conv1d.weight",
+                    stacked({share_of(slice_of(kernel, 0, keys), rank.attention),
+                             share_of(slice_of(kernel, keys, keys), rank.attention),
+                             share_of(slice_of(kernel, 2 * keys, values), rank.attention)}),
+                    width);
+  // A group's rows in the order of the checkpoint: q, k, then v and z of all its value heads.
+  const std::int64_t own = net.key_heads / rank.attention.count;
+  const auto groups = [&](const std::string& name, std::int64_t group_rows) {
+    const Rows all = writer.matrix(there + name, net.key_heads * group_rows, hidden);
+    Rows mine;
+    for (std::int64_t group = 0; group < net.key_heads; ++group) {
+      if (group / own != rank.attention.index) continue;
+      const Rows rows = slice_of(all, group * group_rows, group_rows);
+      mine.insert(mine.end(), rows.begin(), rows.end());
+    }
+    writer.put_matrix(here + name, mine, hidden);
+  };
+  const std::int64_t group_values = net.value_heads / net.key_heads;
+  groups("in_proj_qkvz.weight", 2 * net.key_head_dim + 2 * group_values * net.value_head_dim);
+  groups("in_proj_ba.weight", 2 * group_values);
+  writer.put_vector(here + "norm.weight", writer.vector(there + "norm.weight", net.value_head_dim));
+  const std::int64_t columns = values / rank.attention.count;
+  writer.put_matrix(here + "out_proj.weight",
+                    writer.matrix(there + "out_proj.weight", hidden, values), columns,
+                    rank.attention.index * columns);
+}
+
 void write_mlp(const ModelConfig& config, const ServingRank& rank, const std::string& hf,
                const std::string& local, std::int64_t width, RankWriter& writer) {
   const std::int64_t hidden = config.hidden_size;
@@ -114,7 +158,7 @@ void write_slots(const ModelConfig& config, const ServingRank& rank, const std::
   }
   if (rank.shared_in_slots) {
     const std::int64_t all = experts.shared_intermediate_size;
-    const MlpRows shared = mlp_rows(config, hf + "mlp.shared_experts.", all, writer);
+    const MlpRows shared = mlp_rows(config, hf + "mlp." + shared_of(config), all, writer);
     for (std::int64_t first = 0; first < all; first += width) {
       MlpRows one{slice_of(shared.gate, first, width), slice_of(shared.up, first, width),
                   shared.down};
@@ -149,8 +193,13 @@ void write_experts(const ModelConfig& config, const ServingRank& rank, const std
     writer.put_vector(local + bias, writer.vector(hf + bias, experts.count));
   }
   if (experts.shared_intermediate_size > 0 && !rank.shared_in_slots) {
-    write_mlp(config, rank, hf + "mlp.shared_experts.", local + "mlp.shared_experts.",
-              experts.shared_intermediate_size, writer);
+    const std::string shared = "mlp." + shared_of(config);
+    write_mlp(config, rank, hf + shared, local + shared, experts.shared_intermediate_size, writer);
+  }
+  if (experts.shared_intermediate_size > 0 && is_next(config)) {
+    const std::string gate = "mlp.shared_expert_gate.weight";
+    writer.put_matrix(local + gate, writer.matrix(hf + gate, 1, config.hidden_size),
+                      config.hidden_size);
   }
   write_slots(config, rank, hf, local, writer);
 }
@@ -160,7 +209,9 @@ void write_experts(const ModelConfig& config, const ServingRank& rank, const std
 void write_serving_layer(const ModelConfig& config, const ServingRank& rank, std::int64_t index,
                          const std::string& local, RankWriter& writer) {
   const std::string hf = layer_of(index);
-  if (is_latent(config)) {
+  if (is_linear(config, index)) {
+    write_linear_attention(config, rank, hf, local, writer);
+  } else if (is_latent(config)) {
     write_latent(config, rank, hf, local, writer);
   } else {
     write_attention(config, rank, hf, local, writer);
@@ -179,6 +230,10 @@ bool heads_fit(const ModelConfig& config, std::int64_t ranks, RankWriter& writer
   const std::int64_t kv = config.num_key_value_heads;
   const bool ok =
       writer.require(config.num_attention_heads % ranks == 0, "tp must divide num_attention_heads");
+  if (!writer.require(!is_next(config) || config.delta_net.key_heads % ranks == 0,
+                      "tp must divide linear_num_key_heads")) {
+    return false;
+  }
   return writer.require(is_latent(config) || (ranks >= kv ? ranks % kv == 0 : kv % ranks == 0),
                         "tp must divide num_key_value_heads, or be a multiple of it") &&
          ok;

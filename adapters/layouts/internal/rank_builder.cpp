@@ -86,12 +86,6 @@ void RankBuilder::whole(std::string local_name, std::string_view tensor) {
   }
 }
 
-void RankBuilder::whole_in_f32(std::string local_name, std::string_view tensor) {
-  whole(std::move(local_name), tensor);
-  LocalTensor& local = layout_.tensors.back();
-  if (!dtype_ && local.type == ElementType::bf16) local.type = ElementType::f32;
-}
-
 void RankBuilder::columns(std::string local_name, std::string_view tensor, IndexRange columns) {
   const std::uint32_t index = index_.of(tensor);
   const Tensor& whole = model_.tensors[index];
@@ -153,6 +147,11 @@ void RankBuilder::stack_columns(std::string local_name, const std::vector<Column
                             .offset = std::ssize(local.pieces) * rows * columns,
                             .stride = dense_strides(box.extent, 1)});
   }
+}
+
+void RankBuilder::keep_last_in_f32() {
+  LocalTensor& local = layout_.tensors.back();
+  if (!dtype_ && local.type == ElementType::bf16) local.type = ElementType::f32;
 }
 
 void RankBuilder::empty_last() {

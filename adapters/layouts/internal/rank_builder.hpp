@@ -59,8 +59,6 @@ class RankBuilder {
 
   /// All of a tensor, of any number of dimensions.
   void whole(std::string local_name, std::string_view tensor);
-  /// The same, kept in f32 where it is bf16, unless the layout's `dtype` says otherwise.
-  void whole_in_f32(std::string local_name, std::string_view tensor);
   /// Columns (dimension 1) of a tensor of two dimensions.
   void columns(std::string local_name, std::string_view tensor, IndexRange columns);
   /// Rows of one or more tensors of equal width, one run after another. An empty run places
@@ -74,6 +72,9 @@ class RankBuilder {
   /// Rows of a tensor which counts as lengthened with rows of zeros.
   void padded_rows(std::string local_name, std::string_view tensor, IndexRange rows);
 
+  /// The local tensor that was added last is kept in f32 where it would be bf16, unless the
+  /// layout's `dtype` says otherwise.
+  void keep_last_in_f32();
   /// Takes everything out of the local tensor that was added last: of its first dimension there is
   /// nothing on this rank.
   void empty_last();

@@ -76,6 +76,9 @@ void add_attention(RankBuilder& builder, const Rank& rank, const std::string& lo
                    const std::string& layer);
 void add_latent_attention(RankBuilder& builder, const Rank& rank, const std::string& local,
                           const std::string& layer);
+/// Gated DeltaNet, whose heads are cut as those of attention are.
+void add_delta_net(RankBuilder& builder, const Rank& rank, const std::string& local,
+                   const std::string& layer);
 /// [gate; up] and down of the MLP whose names begin with `local` and, canonically, `mlp`.
 void add_mlp(RankBuilder& builder, const Rank& rank, const std::string& local,
              const std::string& mlp, std::int64_t width);

@@ -8,9 +8,10 @@
 namespace weir::oracle::internal {
 namespace {
 
+/// What has a rule somewhere; `write_megatron` refuses what it has none for.
 bool is_known(const std::string& family) {
   for (const char* const known : {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4_moe", "deepseek_v3",
-                                  "kimi_k2", "bailing_moe", "bailing_moe_v2"}) {
+                                  "kimi_k2", "bailing_moe", "bailing_moe_v2", "qwen3_next"}) {
     if (family == known) return true;
   }
   return false;
@@ -36,7 +37,9 @@ class Requirements {
       }
       vector(layer + "input_layernorm.weight", hidden);
       vector(layer + "post_attention_layernorm.weight", hidden);
-      if (is_latent(config_)) {
+      if (is_linear(config_, i)) {
+        linear_attention(layer + "linear_attn.");
+      } else if (is_latent(config_)) {
         latent(layer + "self_attn.");
       } else if (is_bailing(config_)) {
         bailing(layer + "attention.");
@@ -70,12 +73,26 @@ class Requirements {
     const std::int64_t hidden = config_.hidden_size;
     const std::int64_t q = config_.num_attention_heads * config_.head_dim;
     const std::int64_t kv = config_.num_key_value_heads * config_.head_dim;
-    linear(at + "q_proj", q, hidden, config_.qkv_bias);
+    linear(at + "q_proj", config_.output_gate ? q + q : q, hidden, config_.qkv_bias);
     linear(at + "k_proj", kv, hidden, config_.qkv_bias);
     linear(at + "v_proj", kv, hidden, config_.qkv_bias);
     linear(at + "o_proj", hidden, q, config_.output_bias);
     if (config_.qk_norm) vector(at + "q_norm.weight", config_.head_dim);
     if (config_.qk_norm) vector(at + "k_norm.weight", config_.head_dim);
+  }
+
+  void linear_attention(const std::string& at) {
+    const DeltaNetConfig& net = config_.delta_net;
+    const std::int64_t keys = net.key_heads * net.key_head_dim;
+    const std::int64_t values = net.value_heads * net.value_head_dim;
+    vector(at + "A_log", net.value_heads);
+    vector(at + "dt_bias", net.value_heads);
+    writer_.kernel(at + "conv1d.weight", keys + keys + values, net.conv_kernel_dim);
+    ++count_;
+    matrix(at + "in_proj_qkvz.weight", keys + keys + values + values, config_.hidden_size);
+    matrix(at + "in_proj_ba.weight", net.value_heads + net.value_heads, config_.hidden_size);
+    vector(at + "norm.weight", net.value_head_dim);
+    matrix(at + "out_proj.weight", config_.hidden_size, values);
   }
 
   void bailing(const std::string& at) {
@@ -119,7 +136,8 @@ class Requirements {
       mlp(at + "experts." + std::to_string(expert) + ".", config_.experts.intermediate_size);
     }
     if (config_.experts.shared_intermediate_size > 0) {
-      mlp(at + "shared_experts.", config_.experts.shared_intermediate_size);
+      mlp(at + shared_of(config_), config_.experts.shared_intermediate_size);
+      if (is_next(config_)) matrix(at + "shared_expert_gate.weight", 1, config_.hidden_size);
     }
   }
 
@@ -142,6 +160,19 @@ bool is_sparse(const ModelConfig& config, std::int64_t layer) {
   return config.experts.count != 0 && layer >= config.experts.first_layer;
 }
 
+bool is_next(const ModelConfig& config) {
+  return config.family == "qwen3_next";
+}
+
+bool is_linear(const ModelConfig& config, std::int64_t layer) {
+  return is_next(config) && layer % config.delta_net.full_attention_interval !=
+                                config.delta_net.full_attention_interval - 1;
+}
+
+std::string shared_of(const ModelConfig& config) {
+  return is_next(config) ? "shared_expert." : "shared_experts.";
+}
+
 std::string layer_of(std::int64_t index) {
   return "model.layers." + std::to_string(index) + ".";
 }
@@ -160,7 +191,8 @@ std::string score_bias_of(const ModelConfig& config) {
 
 QkvRows qkv_rows(const ModelConfig& config, const std::string& layer, const std::string& kind,
                  RankWriter& writer) {
-  const std::int64_t q = config.num_attention_heads * config.head_dim;
+  const std::int64_t heads = config.num_attention_heads * config.head_dim;
+  const std::int64_t q = config.output_gate ? heads + heads : heads;
   const std::int64_t kv = config.num_key_value_heads * config.head_dim;
   const auto all = [&](const std::string& module, std::int64_t rows) {
     const std::string name = layer + attention_of(config) + module + "." + kind;

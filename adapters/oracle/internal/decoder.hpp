@@ -14,6 +14,9 @@ bool require_decoder(const Model& model, RankWriter& writer);
 
 bool is_latent(const ModelConfig& config);
 bool is_bailing(const ModelConfig& config);
+bool is_next(const ModelConfig& config);
+/// Of Qwen3-Next, all layers but every fourth one or so.
+bool is_linear(const ModelConfig& config, std::int64_t layer);
 /// Layers with a number from `first_layer` on have experts, those of MTP too.
 bool is_sparse(const ModelConfig& config, std::int64_t layer);
 
@@ -22,6 +25,8 @@ std::string layer_of(std::int64_t index);
 std::string attention_of(const ModelConfig& config);
 std::string embedding_of(const ModelConfig& config);
 std::string score_bias_of(const ModelConfig& config);
+/// Behind "mlp.".
+std::string shared_of(const ModelConfig& config);
 
 /// All rows of query, key and value; `kind` is "weight" or "bias".
 struct QkvRows {

@@ -97,6 +97,10 @@ Rows RankWriter::vector(const std::string& name, std::int64_t rows) {
   return rows_of(name, Dims{rows});
 }
 
+Rows RankWriter::kernel(const std::string& name, std::int64_t rows, std::int64_t width) {
+  return rows_of(name, Dims{rows, 1, width});
+}
+
 Rows RankWriter::rows_of(const std::string& name, const Dims& shape) {
   Rows rows;
   const auto found = by_name_.find(name);
@@ -136,6 +140,15 @@ void RankWriter::put_parts(std::string name, const Rows& rows, std::int64_t part
   local.rows = rows;
   local.first_column = first_column;
   local.columns = columns;
+  put(std::move(local));
+}
+
+void RankWriter::put_kernel(std::string name, Rows rows, std::int64_t width) {
+  LocalTensor local;
+  local.name = std::move(name);
+  local.shape = {std::ssize(rows), 1, width};
+  local.columns = width;
+  local.rows = std::move(rows);
   put(std::move(local));
 }
 

@@ -54,11 +54,16 @@ class RankWriter {
   /// All rows of canonical tensor `name`, which must be [rows].
   Rows vector(const std::string& name, std::int64_t rows);
 
+  /// All rows of canonical tensor `name`, which must be [rows, 1, width].
+  Rows kernel(const std::string& name, std::int64_t rows, std::int64_t width);
+
   /// A local tensor [rows, columns], from column `first_column` of its rows on.
   void put_matrix(std::string name, Rows rows, std::int64_t columns, std::int64_t first_column = 0);
   /// A local tensor [parts, rows / parts, columns].
   void put_parts(std::string name, const Rows& rows, std::int64_t parts, std::int64_t columns,
                  std::int64_t first_column = 0);
+  /// A local tensor [rows, 1, width].
+  void put_kernel(std::string name, Rows rows, std::int64_t width);
   /// A local tensor [parts, each, columns] of which there are no parts here; its type is that of
   /// canonical tensor `like`.
   void put_no_parts(std::string name, std::int64_t each, std::int64_t columns,

@@ -31,7 +31,10 @@ class DecoderList {
       const std::string layer = "model.layers." + std::to_string(i) + ".";
       add(layer + "input_layernorm.weight", {hidden});
       add(layer + "post_attention_layernorm.weight", {hidden});
-      if (config_.latent.kv_lora_rank > 0) {
+      const bool next = config_.family == "qwen3_next";
+      if (next && (i + 1) % config_.delta_net.full_attention_interval != 0) {
+        add_linear_attention(layer + "linear_attn.");
+      } else if (config_.latent.kv_lora_rank > 0) {
         add_latent(layer + "self_attn.");
       } else if (bailing) {
         add_bailing(layer + "attention.");
@@ -60,13 +63,26 @@ class DecoderList {
   void add_attention(const std::string& at) {
     const std::int64_t q = config_.num_attention_heads * config_.head_dim;
     const std::int64_t kv = config_.num_key_value_heads * config_.head_dim;
-    add_linear(at + "q_proj", q, config_.hidden_size, config_.qkv_bias);
+    add_linear(at + "q_proj", config_.output_gate ? 2 * q : q, config_.hidden_size,
+               config_.qkv_bias);
     add_linear(at + "k_proj", kv, config_.hidden_size, config_.qkv_bias);
     add_linear(at + "v_proj", kv, config_.hidden_size, config_.qkv_bias);
     add_linear(at + "o_proj", config_.hidden_size, q, config_.output_bias);
     if (!config_.qk_norm) return;
     add(at + "q_norm.weight", {config_.head_dim});
     add(at + "k_norm.weight", {config_.head_dim});
+  }
+  void add_linear_attention(const std::string& at) {
+    const DeltaNetConfig& net = config_.delta_net;
+    const std::int64_t keys = net.key_heads * net.key_head_dim;
+    const std::int64_t values = net.value_heads * net.value_head_dim;
+    add(at + "A_log", {net.value_heads});
+    add(at + "dt_bias", {net.value_heads});
+    add(at + "conv1d.weight", {2 * keys + values, 1, net.conv_kernel_dim});
+    add(at + "in_proj_qkvz.weight", {2 * keys + 2 * values, config_.hidden_size});
+    add(at + "in_proj_ba.weight", {2 * net.value_heads, config_.hidden_size});
+    add(at + "norm.weight", {net.value_head_dim});
+    add(at + "out_proj.weight", {config_.hidden_size, values});
   }
   void add_bailing(const std::string& at) {
     const std::int64_t q = config_.num_attention_heads * config_.head_dim;
@@ -110,8 +126,10 @@ class DecoderList {
     for (std::int64_t expert = 0; expert < experts.count; ++expert) {
       add_mlp(at + "experts." + std::to_string(expert) + ".", experts.intermediate_size);
     }
+    const bool next = config_.family == "qwen3_next";
     if (experts.shared_intermediate_size > 0) {
-      add_mlp(at + "shared_experts.", experts.shared_intermediate_size);
+      add_mlp(at + (next ? "shared_expert." : "shared_experts."), experts.shared_intermediate_size);
+      if (next) add(at + "shared_expert_gate.weight", {1, config_.hidden_size});
     }
   }
   void add_mtp(const std::string& layer, const std::string& embedding) {

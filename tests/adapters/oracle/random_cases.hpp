@@ -188,6 +188,12 @@ inline std::string text_of(const RandomCase& random) {
             std::to_string(c.latent.q_lora_rank) + " nope " +
             std::to_string(c.latent.qk_nope_head_dim) + " v " + std::to_string(c.latent.v_head_dim);
   }
+  if (c.delta_net.full_attention_interval > 0) {
+    text += " interval " + std::to_string(c.delta_net.full_attention_interval) + " linear heads " +
+            std::to_string(c.delta_net.key_heads) + "/" + std::to_string(c.delta_net.value_heads) +
+            " of " + std::to_string(c.delta_net.key_head_dim) + "/" +
+            std::to_string(c.delta_net.value_head_dim);
+  }
   // The tensors are those of the config, or else a list of their own.
   if (!c.family.empty() && random.model.tensors == decoder_model(c).tensors) return text;
   for (const Tensor& tensor : random.model.tensors) {

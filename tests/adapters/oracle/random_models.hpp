@@ -58,10 +58,10 @@ inline LatentConfig random_latent(Dice& dice) {
 
 /// Gives a decoder experts, latent attention or layers of MTP, as some family has them.
 inline void choose_family(Dice& dice, std::int64_t tp, ModelConfig& config) {
-  const char* const families[] = {"llama",     "qwen2",       "qwen3",
-                                  "qwen3_moe", "glm4_moe",    "deepseek_v3",
-                                  "kimi_k2",   "bailing_moe", "bailing_moe_v2"};
-  config.family = families[dice.between(0, 8)];
+  const char* const families[] = {"llama",       "qwen2",         "qwen3",   "qwen3_moe",
+                                  "glm4_moe",    "deepseek_v3",   "kimi_k2", "qwen3_next",
+                                  "bailing_moe", "bailing_moe_v2"};
+  config.family = families[dice.between(0, 9)];
   if (config.family == "llama" || config.family == "qwen2" || config.family == "qwen3") return;
   config.num_hidden_layers = dice.between(1, 4);
   config.mlp_bias = false;
@@ -72,6 +72,16 @@ inline void choose_family(Dice& dice, std::int64_t tp, ModelConfig& config) {
     config.num_key_value_heads = config.num_attention_heads;
     config.head_dim = config.latent.qk_nope_head_dim + config.latent.qk_rope_head_dim;
     if (dice.one_in(3)) config.mtp_layers = dice.between(1, 2);
+  }
+  if (config.family == "qwen3_next") {
+    config.output_gate = true;
+    const std::int64_t keys = dice.one_in(8) ? dice.between(1, 4) : tp;
+    config.delta_net = {.full_attention_interval = dice.between(1, 4),
+                        .key_heads = keys,
+                        .value_heads = keys * dice.between(1, 3),
+                        .key_head_dim = dice.between(1, 3),
+                        .value_head_dim = dice.between(1, 3),
+                        .conv_kernel_dim = dice.between(1, 4)};
   }
   if (config.family == "glm4_moe" && dice.one_in(3)) config.mtp_layers = 1;
 }
