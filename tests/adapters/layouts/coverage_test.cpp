@@ -49,9 +49,17 @@ ModelConfig random_config(Chooser& choose) {
 
 LayoutSpec random_spec(Chooser& choose, std::int64_t layers) {
   LayoutSpec spec;
-  const std::int64_t engine = choose.from(0, 2);
+  const std::int64_t engine = choose.from(0, 3);
+  if (engine == 3) {
+    const std::int64_t dp = choose.from(1, 2);
+    return spec_of("sglang:tp=" + std::to_string(dp * choose.from(1, 4)) +
+                   ",dp=" + std::to_string(dp) + ",pp=" + std::to_string(choose.from(1, 3)));
+  }
   if (engine == 0) return spec_of("fsdp2:dp=" + std::to_string(choose.from(1, 9)));
-  if (engine == 1) return spec_of("vllm:tp=" + std::to_string(choose.from(1, 8)));
+  if (engine == 1) {
+    return spec_of("vllm:tp=" + std::to_string(choose.from(1, 8)) +
+                   ",pp=" + std::to_string(choose.from(1, 3)));
+  }
   spec.name = "megatron";
   spec.options = {
       {"tp", choose.from(1, 8)}, {"pp", choose.from(1, 3)}, {"vocab_multiple", choose.from(1, 20)}};
@@ -144,6 +152,49 @@ TEST_CASE("the ranks hold the whole model, and no place holds two elements", "[l
       if (spec.name == "fsdp2") REQUIRE(most == 1);
     }
     ++laid_out;
+  }
+}
+
+TEST_CASE("the ranks hold every expert, shared experts and layers of MTP too", "[layouts]") {
+  ModelConfig config = llama_config(4, 4, 5);
+  config.family = "deepseek_v3";
+  config.hidden_size = 4;
+  config.num_hidden_layers = 2;
+  config.mtp_layers = 1;
+  config.experts = {.count = 6,
+                    .intermediate_size = 8,
+                    .shared_intermediate_size = 8,
+                    .first_layer = 1,
+                    .score_bias = true};
+  config.latent = {.kv_lora_rank = 6,
+                   .q_lora_rank = 3,
+                   .qk_nope_head_dim = 3,
+                   .qk_rope_head_dim = 2,
+                   .v_head_dim = 4};
+  const Model model = *model_of(config);
+  for (const char* spec :
+       {"megatron:tp=2,ep=3,etp=4,pp=2", "megatron:tp=4,ep=2,etp=1,experts=sequential",
+        "megatron:tp=2,glu_interleave=2", "vllm:tp=4,mtp=keep", "vllm:tp=2,dp=2,ep=4,mtp=keep",
+        "vllm:tp=4,ep=4,placement=round_robin,mtp=keep", "vllm:tp=2,ep=2,redundant=3,mtp=keep",
+        "sglang:tp=4,ep=2,dp=2,mtp=keep", "sglang:tp=4,shared=fused,gate_up=w31,mtp=keep",
+        "fsdp2:dp=5,experts=packed", "hf:experts=packed"}) {
+    INFO(spec);
+    std::vector<RankLayout> ranks;
+    for (std::uint32_t rank = 0; rank < size_of(spec_of(spec))->ranks; ++rank) {
+      ranks.push_back(rank_of(model, spec, rank));
+    }
+    const auto counts = count_elements(model, ranks);
+    for (std::size_t tensor = 0; tensor < counts.size(); ++tensor) {
+      INFO(model.tensors[tensor].name);
+      REQUIRE(*std::ranges::min_element(counts[tensor]) >= 1);
+      REQUIRE(*std::ranges::min_element(counts[tensor]) ==
+              *std::ranges::max_element(counts[tensor]));
+    }
+    for (RankLayout& layout : ranks) {
+      std::ranges::sort(layout.tensors, {}, &LocalTensor::name);
+      REQUIRE(std::ranges::adjacent_find(layout.tensors, {}, &LocalTensor::name) ==
+              layout.tensors.end());
+    }
   }
 }
 
