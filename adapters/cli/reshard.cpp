@@ -65,6 +65,11 @@ void print_report(const ReshardArguments& arguments, const ReshardReport& report
   for (const std::string& name : report.left_out) {
     out << "left out " << name << ": the model has it elsewhere, or engines compute it\n";
   }
+  if (!report.unused.empty()) {
+    out << "not written: " << count_text(report.unused.size(), "tensor") << " that " << text_of(to)
+        << " has no place for, from " << report.unused.front() << " to " << report.unused.back()
+        << "\n";
+  }
   if (arguments.verify) {
     out << "verified: all " << bytes_text(static_cast<double>(report.bytes_verified))
         << " agree with the reference\n";

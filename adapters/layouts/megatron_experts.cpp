@@ -59,6 +59,7 @@ void add_experts(RankBuilder& builder, const Rank& rank, const Layer& layer) {
   builder.whole(mlp + "router.weight", layer.canonical + std::string(names.router) + "weight");
   if (experts.score_bias) {
     builder.whole(mlp + "router.expert_bias", layer.canonical + std::string(names.score_bias));
+    builder.keep_last_in_f32();
   }
   // Local expert i is global expert `own.first` + i: a local number says nothing by itself.
   const IndexRange own = rank.expert.of(experts.count);

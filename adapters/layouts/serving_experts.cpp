@@ -120,6 +120,7 @@ void add_experts(RankBuilder& builder, const Rank& rank, const std::string& loca
   if (experts.router_f32) builder.keep_last_in_f32();
   if (experts.score_bias) {
     builder.whole(name(local, names.score_bias), name(layer, names.score_bias));
+    builder.keep_last_in_f32();
   }
   if (experts.shared_intermediate_size > 0 && !rank.fused_shared) {
     add_mlp(builder, rank, name(local, names.shared_experts), name(layer, names.shared_experts),

@@ -154,6 +154,7 @@ void write_experts(const ModelConfig& config, const MegatronRank& rank, const st
   if (experts.score_bias) {
     writer.put_vector(mlp + "router.expert_bias",
                       writer.vector(hf + "mlp." + score_bias_of(config), experts.count));
+    writer.keep_in_f32();
   }
   // Experts are dealt out in order, the first E / EP to expert rank 0.
   std::vector<MlpRows> mine;

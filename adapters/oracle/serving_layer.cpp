@@ -191,6 +191,7 @@ void write_experts(const ModelConfig& config, const ServingRank& rank, const std
   if (experts.score_bias) {
     const std::string bias = "mlp." + score_bias_of(config);
     writer.put_vector(local + bias, writer.vector(hf + bias, experts.count));
+    writer.keep_in_f32();
   }
   if (experts.shared_intermediate_size > 0 && !rank.shared_in_slots) {
     const std::string shared = "mlp." + shared_of(config);

@@ -168,8 +168,10 @@ Result<ReshardReport> Resharding::run(std::uint32_t target_ranks) {
 Result<void> Resharding::make_plan_for(std::uint32_t ranks) {
   const CheckpointFacts& facts = source_.facts();
   std::vector<Manifest> manifests = source_.manifests();
+  const auto layouts = Layout::of(facts.model, request_.to);
+  if (!layouts) return failure(layouts);
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const auto layout = lay_out(facts.model, request_.to, rank);
+    const auto layout = layouts->rank(rank);
     if (!layout) return failure(layout);
     FileManifest described = file_manifest(
         facts.model, *layout, {.side = Side::rollout, .replica = 0, .rank = rank}, ranks);

@@ -223,8 +223,10 @@ Result<void> ReshardSource::lay_out_ranks() {
                                            std::to_string(size->ranks) +
                                            "; which layout were they written in?");
   }
+  const auto layouts = Layout::of(facts_.model, layout_);
+  if (!layouts) return failure(layouts);
   for (std::uint32_t rank = 0; rank < size->ranks; ++rank) {
-    auto layout = lay_out(facts_.model, layout_, rank);
+    auto layout = layouts->rank(rank);
     if (!layout) return failure(layout);
     ranks_.push_back(*std::move(layout));
   }

@@ -151,7 +151,9 @@ void RankBuilder::stack_columns(std::string local_name, const std::vector<Column
 
 void RankBuilder::keep_last_in_f32() {
   LocalTensor& local = layout_.tensors.back();
-  if (!dtype_ && local.type == ElementType::bf16) local.type = ElementType::f32;
+  const bool buffer = !local.pieces.empty() &&
+                      model_.tensors[local.pieces.front().tensor].kind == TensorKind::buffer;
+  if ((buffer || !dtype_) && local.type == ElementType::bf16) local.type = ElementType::f32;
 }
 
 void RankBuilder::empty_last() {

@@ -72,8 +72,8 @@ class RankBuilder {
   /// Rows of a tensor which counts as lengthened with rows of zeros.
   void padded_rows(std::string local_name, std::string_view tensor, IndexRange rows);
 
-  /// The local tensor that was added last is kept in f32 where it would be bf16, unless the
-  /// layout's `dtype` says otherwise.
+  /// The local tensor that was added last is kept in f32 where it would be bf16, unless it is a
+  /// parameter and the layout's `dtype` says otherwise.
   void keep_last_in_f32();
   /// Takes everything out of the local tensor that was added last: of its first dimension there is
   /// nothing on this rank.

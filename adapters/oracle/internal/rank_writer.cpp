@@ -166,7 +166,10 @@ void RankWriter::put_no_parts(std::string name, std::int64_t each, std::int64_t 
 
 void RankWriter::keep_in_f32() {
   LocalTensor& local = locals_.back();
-  if (!spec_.dtype && local.type == ElementType::bf16) local.type = ElementType::f32;
+  const std::int64_t first = local.rows.empty() ? padding : local.rows.front().tensor;
+  const bool buffer = first != padding &&
+                      model_.tensors[static_cast<std::size_t>(first)].kind == TensorKind::buffer;
+  if ((buffer || !spec_.dtype) && local.type == ElementType::bf16) local.type = ElementType::f32;
 }
 
 void RankWriter::put_vector(std::string name, Rows rows) {

@@ -68,7 +68,8 @@ class RankWriter {
   /// canonical tensor `like`.
   void put_no_parts(std::string name, std::int64_t each, std::int64_t columns,
                     const std::string& like);
-  /// The tensor that was put last is kept in f32 if it would be bf16, unless `dtype` is given.
+  /// The tensor that was put last is kept in f32 if it would be bf16, unless it is a parameter and
+  /// `dtype` is given.
   void keep_in_f32();
   /// A local tensor [rows].
   void put_vector(std::string name, Rows rows);

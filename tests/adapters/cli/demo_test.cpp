@@ -169,7 +169,7 @@ TEST_CASE("the demo runs between any two layouts, with replicas and other types 
 TEST_CASE("a demo that cannot work is refused in one line before anything starts", "[cli][demo]") {
   const std::vector<std::pair<std::string, std::string>> requests = {
       {"--train=megatron:tp=3", "tp=3"},     {"--train=nemo", "nemo"},
-      {"--rollout=vllm:pp=2", "pp"},         {"--replicas=0", "--replicas"},
+      {"--rollout=vllm:vpp=2", "vpp"},       {"--replicas=0", "--replicas"},
       {"--versions=0", "--versions"},        {"--model=/nowhere", "/nowhere"},
       {"--replicas=64x", "--replicas"},      {"--nonsense", "--nonsense"},
       {"--rollout=vllm:tp=16", "--rollout"},

@@ -154,6 +154,10 @@ inline RandomCase random_case(Dice& dice) {
   const auto victim = static_cast<std::size_t>(dice.between(0, std::ssize(tensors) - 1));
   if (dice.one_in(50)) tensors[victim].type = ElementType::f16;
   if (dice.one_in(50)) tensors[victim].type = ElementType::f32;
+  for (Tensor& tensor : tensors) {
+    const bool bias = tensor.kind == TensorKind::buffer;
+    if (bias && dice.one_in(8)) tensor.type = ElementType::bf16;
+  }
   if (dice.one_in(80)) ++tensors[victim].shape[0];
   if (dice.one_in(80)) tensors.push_back({"unknown", made.model.config.type, Dims{2}});
   if (dice.one_in(80)) tensors.erase(tensors.begin() + static_cast<std::ptrdiff_t>(victim));

@@ -1,9 +1,11 @@
 #include "adapters/reshard/reshard.hpp"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/generators/catch_generators_range.hpp>
 
+#include "adapters/model/known_models.hpp"
 #include "adapters/reshard/rank_file.hpp"
 #include "tests/adapters/reshard/quick_folder.hpp"
 #include "tests/adapters/reshard/random_checkpoint.hpp"
@@ -157,6 +159,48 @@ TEST_CASE("hf to megatron to vllm to fsdp2 to hf gives the original bytes", "[re
   REQUIRE(run({.input = f / "c", .from = "fsdp2:dp=3", .to = "hf", .output = f / "d"}));
   REQUIRE(tensors_in(f / "d") == tensors_in(f / "in"));
   REQUIRE(names_in(f / "d") == std::vector<std::string>{"config.json", "model.safetensors"});
+}
+
+TEST_CASE("experts, latent attention and MTP come back from every engine", "[reshard]") {
+  QuickFolder f;
+  Random random(3);
+  ModelConfig config = *named_config("tiny-deepseek-v3");
+  config.hidden_size = 16;
+  config.vocab_size = 100;
+  config.mtp_layers = 1;
+  write_random_checkpoint(f / "in", config, random);
+  const std::string megatron = "megatron:tp=2,ep=2,etp=1,pp=2,layers=1-2";
+  REQUIRE(run({.input = f / "in", .to = megatron, .output = f / "a"}));
+  REQUIRE(
+      run({.input = f / "a", .to = "vllm:tp=2,dp=2,ep=4,redundant=4,mtp=keep", .output = f / "b"}));
+  REQUIRE(run({.input = f / "b",
+               .to = "sglang:tp=4,ep=2,dp=2,shared=fused,gate_up=w31,mtp=keep",
+               .output = f / "c"}));
+  REQUIRE(run({.input = f / "c", .to = "fsdp2:dp=5,experts=packed", .output = f / "d"}));
+  REQUIRE(run({.input = f / "d", .to = megatron, .output = f / "e"}));
+  REQUIRE(names_in(f / "e") == names_in(f / "a"));
+  for (const std::string& name : names_in(f / "a")) {
+    REQUIRE(read_bytes(f / "e" / name) == read_bytes(f / "a" / name));
+  }
+  REQUIRE(run({.input = f / "e", .to = "hf", .output = f / "end"}));
+  REQUIRE(tensors_in(f / "end") == tensors_in(f / "in"));
+}
+
+TEST_CASE("layers of MTP that a layout does without are named, and do not come back", "[reshard]") {
+  QuickFolder f;
+  Random random(4);
+  ModelConfig config = *named_config("tiny-deepseek-v3");
+  config.hidden_size = 16;
+  config.vocab_size = 100;
+  config.mtp_layers = 1;
+  write_random_checkpoint(f / "in", config, random);
+  const auto report = run({.input = f / "in", .to = "vllm:tp=2", .output = f / "a"});
+  REQUIRE(report);
+  REQUIRE(std::ranges::count_if(report->unused, [](const std::string& name) {
+            return name.starts_with("model.layers.3.");
+          }) == std::ssize(report->unused));
+  REQUIRE(contains(error_of({.input = f / "a", .to = "hf", .output = f / "b"}),
+                   "needs 'model.layers.3."));
 }
 
 TEST_CASE("the report and the observer count every byte once", "[reshard]") {
