@@ -74,6 +74,12 @@ if(TARGET weir_actors_tests AND NOT WEIR_THREADED_TESTS_ONLY)
     tests/actors/states_world_members.cpp)
 endif()
 
+if(TARGET weir_adapters_tests)
+  # What real engines keep, as tests/engines took it from them.
+  set_source_files_properties(tests/adapters/engines/golden_test.cpp PROPERTIES
+    COMPILE_DEFINITIONS WEIR_GOLDEN_FOLDER="${PROJECT_SOURCE_DIR}/tests/engines/golden")
+endif()
+
 # The programs that tests/python drives, one for each source.
 file(GLOB python_sources CONFIGURE_DEPENDS tests/python/*.cpp)
 foreach(source ${python_sources})

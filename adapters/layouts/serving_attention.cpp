@@ -42,7 +42,9 @@ void add_attention(RankBuilder& builder, const Rank& rank, const std::string& lo
                    const std::string& layer) {
   const ModelConfig& config = rank.config;
   const DecoderNames names = names_of(config);
-  const std::string here = local + std::string(names.attention);
+  const bool hybrid = config.delta_net.full_attention_interval > 0;
+  const std::string here =
+      local + std::string(hybrid ? rank.names.hybrid_attention : names.attention);
   const std::string there = layer + std::string(names.attention);
   const IndexRange heads = rank.attention.of(config.num_attention_heads);
   const IndexRange query = rows_of(heads, query_rows(config) / config.num_attention_heads);

@@ -35,7 +35,8 @@ constexpr serving::Names names = {.experts = "mlp.experts.",
                                   .latent_down = "fused_qkv_a_proj_with_mqa",
                                   .mtp_block = "decoder.",
                                   .absorbed_key = "w_kc",
-                                  .absorbed_value = "w_vc"};
+                                  .absorbed_value = "w_vc",
+                                  .hybrid_attention = ""};
 
 Result<LayoutSize> size(const LayoutSpec& spec) {
   const std::int64_t tp = option(spec, "tp");

@@ -26,8 +26,10 @@ void write_attention(const ModelConfig& config, const ServingRank& rank, const s
   const std::int64_t kv_first = tp >= kv_heads ? t / (tp / kv_heads) : t * kv_count;
   const std::string at = attention_of(config);
   const bool bailing = is_bailing(config);
-  const std::string fused = local + at + (bailing ? "query_key_value." : "qkv_proj.");
-  const std::string output = at + (bailing ? "dense." : "o_proj.");
+  const std::string own =
+      local + (config.delta_net.full_attention_interval > 0 ? rank.hybrid_attention : at);
+  const std::string fused = own + (bailing ? "query_key_value." : "qkv_proj.");
+  const std::string output = bailing ? "dense." : "o_proj.";
   const auto merged = [&](const std::string& kind) {
     const QkvRows all = qkv_rows(config, hf, kind, writer);
     return stacked({share_of(all.q, rank.attention),
@@ -36,16 +38,16 @@ void write_attention(const ModelConfig& config, const ServingRank& rank, const s
   };
   writer.put_matrix(fused + "weight", merged("weight"), hidden);
   if (config.qkv_bias) writer.put_vector(fused + "bias", merged("bias"));
-  writer.put_matrix(local + output + "weight",
-                    writer.matrix(hf + output + "weight", hidden, q_rows), q_rows / tp,
+  writer.put_matrix(own + output + "weight",
+                    writer.matrix(hf + at + output + "weight", hidden, q_rows), q_rows / tp,
                     t * (q_rows / tp));
   if (config.output_bias) {
-    writer.put_vector(local + output + "bias", writer.vector(hf + output + "bias", hidden));
+    writer.put_vector(own + output + "bias", writer.vector(hf + at + output + "bias", hidden));
   }
   if (!config.qk_norm) return;
-  for (const std::string& norm : {at + (bailing ? "query_layernorm.weight" : "q_norm.weight"),
-                                  at + (bailing ? "key_layernorm.weight" : "k_norm.weight")}) {
-    writer.put_vector(local + norm, writer.vector(hf + norm, head));
+  for (const std::string norm : {bailing ? "query_layernorm.weight" : "q_norm.weight",
+                                 bailing ? "key_layernorm.weight" : "k_norm.weight"}) {
+    writer.put_vector(own + norm, writer.vector(hf + at + norm, head));
   }
 }
 

@@ -85,6 +85,7 @@ void write_sglang(const Model& model, const LayoutSpec& spec, std::uint32_t rank
   stage.rank.up_first = options.up_first;
   stage.rank.shared_in_slots = options.fused;
   stage.rank.latent_down = "fused_qkv_a_proj_with_mqa";
+  stage.rank.hybrid_attention = "";
   if (config.experts.count > 0) {
     const std::vector<std::int64_t> slots = all_slots(config, spec, writer);
     const std::int64_t own = std::ssize(slots) / options.ep;

@@ -20,6 +20,8 @@ struct Names {
   std::string_view mtp_block;     ///< Behind a layer of MTP's name: its decoder layer.
   std::string_view absorbed_key;  ///< Behind "self_attn.": what is derived from kv_b_proj.
   std::string_view absorbed_value;
+  /// Behind a layer's name: full attention in models that have linear attention too.
+  std::string_view hybrid_attention = "self_attn.";
 };
 
 /// How a rank shares in a model, which must outlive it.

@@ -24,6 +24,8 @@ struct ServingRank {
   bool shared_in_slots = false;
   std::string experts;      ///< What the names of experts begin with, behind "mlp.experts.".
   std::string latent_down;  ///< What the engine calls q_a and kv_a in one.
+  /// Where full attention is beside linear attention: behind the layer's name.
+  std::string hybrid_attention = "self_attn.";
 };
 
 void write_serving_layer(const ModelConfig& config, const ServingRank& rank, std::int64_t index,

@@ -1,0 +1,72 @@
+"""The ranks of a group as forked processes of this one, so that an engine is imported once."""
+
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+import traceback
+
+SECONDS_MAX = 600
+
+
+def run_ranks(count, function):
+    """Calls `function(rank, store)` in a process each; `store` is a file to meet at.
+
+    Raises if one of them failed, after all have ended: those that wait for it are stopped.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        store = pathlib.Path(folder) / "store"
+        running = {}
+        for rank in range(count):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            child = os.fork()
+            if child == 0:
+                _run_and_exit(function, rank, store)
+            running[child] = rank
+        _await_all(running)
+
+
+def _run_and_exit(function, rank, store):
+    status = 1
+    try:
+        # What engines print on the way would hide what matters here.
+        sys.stdout = open(os.devnull, "w")
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        function(rank, store)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _await_all(running):
+    failed, deadline = [], time.monotonic() + SECONDS_MAX
+    while running:
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if child:
+            rank = running.pop(child)
+            if status != 0:
+                failed.append(rank)
+        if failed or time.monotonic() > deadline:
+            for other in running:
+                os.kill(other, signal.SIGKILL)
+                os.waitpid(other, 0)
+            failed += list(running.values())
+            break
+        if not child:
+            time.sleep(0.02)
+    if failed:
+        raise RuntimeError(f"rank {failed[0]} failed; with it ended: {failed[1:]}")
+
+
+def join(rank, count, store):
+    """Makes the process a member of a group over gloo."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=count)

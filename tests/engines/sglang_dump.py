@@ -1,0 +1,101 @@
+"""What each rank of SGLang keeps of the tiny models. Usage: sglang_dump.py OUT [NAME...]
+
+SGLang's own model classes are built in a group of processes over gloo, on its CPU platform, and its
+own `load_weights` fills them from the numbered checkpoint, as its weight cache daemon does it. What
+is dumped is the state between loading and the processing of weights for kernels.
+"""
+
+import functools
+import os
+import pathlib
+import sys
+import tempfile
+
+os.environ["SGLANG_USE_CPU_ENGINE"] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pretence
+
+# Kernels and image transforms, which are imported on the way and never called here.
+pretence.install({"sgl_kernel", "torchvision"})
+
+import torch
+from sglang.srt.configs.load_config import LoadConfig
+from sglang.srt.configs.model_config import ModelConfig
+from sglang.srt.distributed import parallel_state
+from sglang.srt.layers.dp_attention import init_dp_gathered_buffer, initialize_dp_attention
+from sglang.srt.layers.moe import initialize_moe_config
+from sglang.srt.layers.rotary_embedding import factory
+from sglang.srt.model_loader import loader
+from sglang.srt.models import registry  # imports all models, here once for all ranks
+from sglang.srt.runtime_context import SpawnRanks, publish
+from sglang.srt.server_args import ServerArgs
+
+import bailing
+import cases
+import coordinates
+import models
+import ranks
+
+bailing.register()
+# Rotary tables are no weights, and for the CPU there are but those of scaled positions.
+factory.get_rope_cpu = lambda *_, **__: torch.nn.Identity()
+
+
+def start(case, checkpoint, rank, store):
+    """SGLang's settings, made known to the process, and its groups. Returns the model's."""
+    options = case.options
+    arguments = ServerArgs(
+        model_path=str(checkpoint), device="cpu", dtype="float32", skip_tokenizer_init=True,
+        tp_size=options.get("tp", 1), ep_size=options.get("ep", 1), pp_size=options.get("pp", 1),
+        dp_size=options.get("dp", 1), enable_dp_attention="dp" in options, disable_cuda_graph=True,
+        disable_radix_cache=True, disable_shared_experts_fusion=True)
+    publish(arguments, role="weight_cache_daemon", ranks=SpawnRanks(world_rank=rank, gpu_id=rank))
+    initialize_moe_config()
+    parallel_state.init_distributed_environment(
+        world_size=case.ranks, rank=rank, local_rank=rank, backend="gloo",
+        distributed_init_method=f"file://{store}")
+    parallel_state.initialize_model_parallel()
+    model_config = ModelConfig(model_path=str(checkpoint), dtype="float32")
+    # Set before this on the CPU, where it differs if tp does not divide the heads.
+    facts = model_config.hf_config
+    for name in ("linear_num_key_heads", "linear_num_value_heads"):
+        if hasattr(facts, name):
+            setattr(facts, name + "_cpu", getattr(facts, name))
+    initialize_dp_attention(arguments)
+    init_dp_gathered_buffer(model_config)
+    return model_config
+
+
+def dump_rank(case, folder, checkpoint, rank, store):
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float32)
+    model_config = start(case, checkpoint, rank, store)
+    assert model_config.hf_config.architectures[0] in registry.ModelRegistry.get_supported_archs()
+    load_config = LoadConfig(load_format="safetensors")
+    # Some parameters are bf16 whatever the settings say, which would not hold the numbers.
+    model = loader._initialize_model(model_config, load_config).float()
+    with torch.no_grad():
+        for value in model.state_dict().values():
+            value.fill_(coordinates.UNSET)
+    source = loader.DefaultModelLoader(load_config)
+    # Called here, the fixup after loading would make derived weights for kernels.
+    model.post_load_weights = lambda *_, **__: None
+    model.load_weights(source._get_all_weights(model_config, model))
+    case.write_rank(folder, rank, coordinates.loaded_tensors(model), {"tp": rank})
+
+
+def dump(case, out):
+    config = models.MODELS[case.model]
+    shapes = coordinates.names_and_shapes(config)
+    folder = coordinates.fresh_folder(out / "sglang" / case.name)
+    with tempfile.TemporaryDirectory() as scratch:
+        checkpoint = pathlib.Path(scratch) / "checkpoint"
+        coordinates.write_checkpoint(checkpoint, config, coordinates.numbered(shapes))
+        ranks.run_ranks(case.ranks, functools.partial(dump_rank, case, folder, checkpoint))
+    engine = coordinates.versions("sglang", "torch")
+    case.write_case(folder, config, shapes, engine, "its own loader reads a numbered checkpoint")
+
+
+if __name__ == "__main__":
+    sys.exit(cases.main("sglang", dump))
