@@ -21,9 +21,21 @@ class BoundChunks {
   BoundChunks(Transport& transport, std::vector<Region*> targets, std::uint32_t slots)
       : transport_(transport), targets_(std::move(targets)), slots_(slots) {}
 
-  void clear(std::size_t sources) {
+  /// Begins with another plan. All that it says to read is bound as far as it can be now, so that
+  /// no version waits for memory to be mapped; who can't be read is told of by the fetch.
+  void begin(const std::vector<Chunk>& chunks, const std::vector<PlanSource>& sources) {
     origins_.clear();
-    origins_.resize(sources);
+    origins_.resize(sources.size());
+    std::uint32_t slots = 0;
+    for (const PlanSource& source : sources) slots = std::max(slots, source.slots);
+    for (std::uint32_t slot = 0; slot < std::min<std::uint32_t>(slots, ways_max); ++slot) {
+      FetchRoutes routes;
+      for (std::uint32_t i = 0; i < sources.size(); ++i) {
+        routes.by_source.push_back({i, std::min(slot, sources[i].slots - 1), false});
+      }
+      take(routes, sources);
+      for (std::size_t i = 0; i < chunks.size(); ++i) static_cast<void>(bind(chunks[i], i));
+    }
   }
 
   /// The routes by which chunks are bound from now on. Nothing is in flight.
@@ -172,7 +184,7 @@ class TransportWorker {
     const PlanPart& part = plan->parts.front();
     state_ = FetchState(chunks_of(part, plan->sources.size(), chunk_bytes_max(window_bytes_max_)),
                         window_bytes_max_);
-    bound_->clear(plan->sources.size());
+    bound_->begin(state_.chunks(), plan->sources);
     plan_ = plan;
     std::uint64_t bytes = 0;
     for (const Copy& copy : part.copies) bytes += target_bytes(copy);

@@ -21,8 +21,8 @@ struct TransportWorkerOptions {
 };
 
 /// Takes the one part of the plan that it is given, then fetches it as often as asked, one fetch at
-/// a time. Bindings to memory are made when a chunk is first read along a route, and kept for the
-/// last few routes of each source.
+/// a time. Bindings to memory are made with the part, for the sources that the plan names, else
+/// when a chunk is first read along a route; they are kept for the last few routes of each source.
 ///
 /// `prepare` answers the part's target bytes. Errors: `invalid` (a copy outside its regions, not
 /// one part), `refused` (a fetch is running).
