@@ -110,7 +110,8 @@ class Coordinator {
             [this, version = ask.version](caf::error& error) {
               const Error why = from_caf(error);
               trouble_ = why.text;
-              if (why.code == ErrorCode::unavailable) {
+              // Not where it is the ledger that is gone: then the exchange begins anew.
+              if (why.code == ErrorCode::unavailable && !is_death(error)) {
                 self_->send(supervisor_, FailAtom::value, version, why);
               }
               state_->not_leased();

@@ -96,9 +96,7 @@ class Rollout {
 
   FetchPromise fetch(const FetchOrder& order) {
     auto promise = self_->make_response_promise<FetchPromise>();
-    if (strikes(seat_->config().buggify, "rollout: the seat is lost before a fetch")) {
-      seat_->lose();
-    }
+    seat_->lose_if_struck("rollout: the seat is lost before a fetch");
     Result<void> begun = obey(order.seat);
     if (begun) begun = state_->begin_fetch(order.version, order.target_slot);
     if (!begun) return promise.deliver(to_caf(begun.error()));
@@ -136,7 +134,7 @@ class Rollout {
   template <class Atom, class Begin>
   VersionPromise ask_engine(Atom atom, const EngineOrder& order, const Begin& begin) {
     auto promise = self_->make_response_promise<VersionPromise>();
-    if (strikes(seat_->config().buggify, "rollout: the seat is lost before a hook")) seat_->lose();
+    seat_->lose_if_struck("rollout: the seat is lost before a hook");
     Result<void> begun = obey(order.seat);
     if (begun && order.in_flight > InFlight::abort_and_requeue) {
       begun = failure(ErrorCode::invalid, "no known way to treat generations in flight");

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "actors/internal/errors.hpp"
@@ -75,6 +76,11 @@ class Seat {
     shard_.leaving();
     report(std::move(why));
     self_->quit(caf::exit_reason::user_shutdown);
+  }
+
+  /// A place where a shard may lose sight of its exchange.
+  void lose_if_struck(std::string_view place) {
+    if (strikes(config_.buggify, place)) lose();
   }
 
   /// For an engine that missed its deadline: what it does after that is unknown, so that nothing

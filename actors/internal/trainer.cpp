@@ -172,9 +172,7 @@ class Trainer {
     stands_[version] = Stand{self_->clock().now() + answer_deadline, promise};
     self_->delayed_send(self_, answer_deadline, RetryAtom::value, no_attempt);
     if (holding_) tell(version);
-    if (strikes(seat_->config().buggify, "trainer: the seat is lost with a version staged")) {
-      seat_->lose();
-    }
+    seat_->lose_if_struck("trainer: the seat is lost with a version staged");
     return promise;
   }
 

@@ -21,11 +21,12 @@ class BoundChunks {
   BoundChunks(Transport& transport, std::vector<Region*> targets, std::uint32_t slots)
       : transport_(transport), targets_(std::move(targets)), slots_(slots) {}
 
-  /// Begins with another plan. All that it says to read is bound as far as it can be now, so that
-  /// no version waits for memory to be mapped; who can't be read is told of by the fetch.
+  /// Begins with another plan, and binds what it says to read as far as that can be done now, so
+  /// that no version waits for memory to be mapped. Who can't be read is told of by the fetch.
   void begin(const std::vector<Chunk>& chunks, const std::vector<PlanSource>& sources) {
-    origins_.clear();
-    origins_.resize(sources.size());
+    // Memory that both plans read stays mapped in between.
+    const std::vector<Origin> before = std::exchange(origins_, std::vector<Origin>(sources.size()));
+    std::vector<bool> unreachable(sources.size());
     std::uint32_t slots = 0;
     for (const PlanSource& source : sources) slots = std::max(slots, source.slots);
     for (std::uint32_t slot = 0; slot < std::min<std::uint32_t>(slots, ways_max); ++slot) {
@@ -34,7 +35,11 @@ class BoundChunks {
         routes.by_source.push_back({i, std::min(slot, sources[i].slots - 1), false});
       }
       take(routes, sources);
-      for (std::size_t i = 0; i < chunks.size(); ++i) static_cast<void>(bind(chunks[i], i));
+      for (std::size_t i = 0; i < chunks.size(); ++i) {
+        const std::uint32_t source = chunks[i].source;
+        // One refusal is enough: the next may take as long.
+        if (!unreachable[source]) unreachable[source] = !bind(chunks[i], i);
+      }
     }
   }
 
@@ -184,11 +189,13 @@ class TransportWorker {
     const PlanPart& part = plan->parts.front();
     state_ = FetchState(chunks_of(part, plan->sources.size(), chunk_bytes_max(window_bytes_max_)),
                         window_bytes_max_);
-    bound_->begin(state_.chunks(), plan->sources);
     plan_ = plan;
     std::uint64_t bytes = 0;
     for (const Copy& copy : part.copies) bytes += target_bytes(copy);
-    return promise.deliver(bytes);
+    promise.deliver(bytes);
+    // Large memory takes long to map, which nobody has to wait for who does not fetch yet.
+    bound_->begin(state_.chunks(), plan->sources);
+    return promise;
   }
 
   FetchPromise fetch(const FetchOrder& order) {

@@ -277,6 +277,24 @@ TEST_CASE("whichever actor of the exchange dies, at whatever step, its members m
   }
 }
 
+TEST_CASE("the death of the ledger is not taken for that of whoever holds a version") {
+  std::uint64_t crashes = 0;
+  for (std::uint64_t steps = 0; steps < 160; steps += 3) {
+    CAPTURE(steps);
+    Story story(steps, calm_scene(2, Placement::second_buffer));
+    story.must_publish(1);
+    const auto report = story.publish(2);
+    take_steps(story, steps);
+    if (report->has_value()) break;
+    story.until([&] { return report->has_value() || story.world.crash_actor("ledger"); });
+    if (report->has_value()) continue;
+    ++crashes;
+    const auto outcome = story.outcome(report);
+    if (!outcome) CHECK_THAT(outcome.error().text, !ContainsSubstring("the receiver is gone"));
+  }
+  CHECK(crashes > 10);
+}
+
 TEST_CASE("the exchange's process dies at any step, and is rebuilt from its members") {
   const auto placement =
       GENERATE(Placement::in_place, Placement::second_buffer, Placement::staging);
