@@ -73,10 +73,7 @@ Result<LayoutSize> size(const LayoutSpec& spec) {
                                            " cuts pipeline stages, and there is one stage only: "
                                            "give pp=2 or more, or leave vpp out");
   }
-  if (!spec.layers.empty() && std::ssize(spec.layers) != pp * vpp) {
-    return failure(ErrorCode::invalid, "layers= has " + std::to_string(spec.layers.size()) +
-                                           " numbers: give pp x vpp = " + std::to_string(pp * vpp));
-  }
+  if (auto fits = check_layer_numbers(spec, pp * vpp, "pp x vpp"); !fits) return failure(fits);
   const std::int64_t dense = option(spec, "tp") * option(spec, "cp");
   const std::int64_t expert = option(spec, "etp") * option(spec, "ep");
   const std::int64_t largest = std::max(dense, expert);

@@ -15,21 +15,11 @@
 namespace weir {
 namespace {
 
-constexpr std::array options = {EngineOption{.name = "tp"}, EngineOption{.name = "pp"},
-                                EngineOption{.name = "dp"}, EngineOption{.name = "ep"},
-                                EngineOption{.name = "redundant", .fallback = 0, .least = 0}};
-
-constexpr std::array<std::string_view, 2> gate_up_words = {"w13", "w31"};
 /// Whether shared experts are an MLP of their own, or further slots behind the routed ones.
 constexpr std::array<std::string_view, 2> shared_words = {"apart", "fused"};
-constexpr std::array<std::string_view, 2> mtp_words = {"drop", "keep"};
-constexpr std::array choices = {EngineChoice{.name = "gate_up", .words = gate_up_words},
+constexpr std::array choices = {EngineChoice{.name = "gate_up", .words = serving::gate_up_words},
                                 EngineChoice{.name = "shared", .words = shared_words},
-                                EngineChoice{.name = "mtp", .words = mtp_words}};
-
-constexpr std::array<std::string_view, 10> families = {
-    "llama",       "qwen2",   "qwen3",       "qwen3_moe",      "glm4_moe",
-    "deepseek_v3", "kimi_k2", "bailing_moe", "bailing_moe_v2", "qwen3_next"};
+                                EngineChoice{.name = "mtp", .words = serving::mtp_words}};
 
 constexpr serving::Names names = {.experts = "mlp.experts.",
                                   .latent_down = "fused_qkv_a_proj_with_mqa",
@@ -45,12 +35,9 @@ Result<LayoutSize> size(const LayoutSpec& spec) {
       return failure(fits);
     }
   }
-  if (!spec.layers.empty() && std::ssize(spec.layers) != option(spec, "pp")) {
-    return failure(ErrorCode::invalid,
-                   "layers= has " + std::to_string(spec.layers.size()) +
-                       " numbers: give pp = " + std::to_string(option(spec, "pp")));
-  }
-  return layout_size(spec, tp * option(spec, "pp"), 1);
+  const std::int64_t pp = option(spec, "pp");
+  if (auto fits = check_layer_numbers(spec, pp, "pp"); !fits) return failure(fits);
+  return layout_size(spec, tp * pp, 1);
 }
 
 Result<void> check_tensor_parallel(const ModelConfig& config, const LayoutSpec& spec) {
@@ -138,11 +125,11 @@ Result<RankLayout> lay_out_rank(const TensorIndex& index, const LayoutSpec& spec
 }  // namespace
 
 constexpr Engine sglang_engine{.name = "sglang",
-                               .options = options,
+                               .options = serving::options,
                                .choices = choices,
                                .takes_layers = true,
                                .takes_physical = true,
-                               .families = families,
+                               .families = serving::families,
                                .size = size,
                                .lay_out = lay_out_rank};
 

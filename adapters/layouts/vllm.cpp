@@ -14,21 +14,10 @@
 namespace weir {
 namespace {
 
-constexpr std::array options = {EngineOption{.name = "tp"}, EngineOption{.name = "pp"},
-                                EngineOption{.name = "dp"}, EngineOption{.name = "ep"},
-                                EngineOption{.name = "redundant", .fallback = 0, .least = 0}};
-
 constexpr std::array<std::string_view, 2> placement_words = {"linear", "round_robin"};
-/// Some kernels (FlashInfer's) want up before gate.
-constexpr std::array<std::string_view, 2> gate_up_words = {"w13", "w31"};
-constexpr std::array<std::string_view, 2> mtp_words = {"drop", "keep"};
 constexpr std::array choices = {EngineChoice{.name = "placement", .words = placement_words},
-                                EngineChoice{.name = "gate_up", .words = gate_up_words},
-                                EngineChoice{.name = "mtp", .words = mtp_words}};
-
-constexpr std::array<std::string_view, 10> families = {
-    "llama",       "qwen2",   "qwen3",       "qwen3_moe",      "glm4_moe",
-    "deepseek_v3", "kimi_k2", "bailing_moe", "bailing_moe_v2", "qwen3_next"};
+                                EngineChoice{.name = "gate_up", .words = serving::gate_up_words},
+                                EngineChoice{.name = "mtp", .words = serving::mtp_words}};
 
 constexpr serving::Names names = {.experts = "mlp.experts.routed_experts.",
                                   .latent_down = "fused_qkv_a_proj",
@@ -59,12 +48,9 @@ Result<LayoutSize> size(const LayoutSpec& spec) {
     return failure(ErrorCode::invalid,
                    "placement=round_robin needs ep=, and neither redundant= nor physical=");
   }
-  if (!spec.layers.empty() && std::ssize(spec.layers) != option(spec, "pp")) {
-    return failure(ErrorCode::invalid,
-                   "layers= has " + std::to_string(spec.layers.size()) +
-                       " numbers: give pp = " + std::to_string(option(spec, "pp")));
-  }
-  return layout_size(spec, sharers * option(spec, "pp"), 1);
+  const std::int64_t pp = option(spec, "pp");
+  if (auto fits = check_layer_numbers(spec, pp, "pp"); !fits) return failure(fits);
+  return layout_size(spec, sharers * pp, 1);
 }
 
 Result<void> check_experts(const ModelConfig& config, const LayoutSpec& spec) {
@@ -128,11 +114,11 @@ Result<RankLayout> lay_out_rank(const TensorIndex& index, const LayoutSpec& spec
 }  // namespace
 
 constexpr Engine vllm_engine{.name = "vllm",
-                             .options = options,
+                             .options = serving::options,
                              .choices = choices,
                              .takes_layers = true,
                              .takes_physical = true,
-                             .families = families,
+                             .families = serving::families,
                              .size = size,
                              .lay_out = lay_out_rank};
 

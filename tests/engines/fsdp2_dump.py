@@ -4,10 +4,7 @@ Transformers' models, filled with numbers, are given to `fully_shard`, layer by 
 in a group of processes over gloo. What is dumped is each parameter's own local tensor.
 """
 
-import functools
-import pathlib
 import sys
-import tempfile
 
 import torch
 import transformers
@@ -55,16 +52,9 @@ def dump_rank(case, folder, checkpoint, rank, store):
 
 
 def dump(case, out):
-    config = models.MODELS[case.model]
-    shapes = coordinates.names_and_shapes(config)
-    folder = coordinates.fresh_folder(out / ENGINE / case.name)
-    with tempfile.TemporaryDirectory() as scratch:
-        checkpoint = pathlib.Path(scratch) / "checkpoint"
-        coordinates.write_checkpoint(checkpoint, config, coordinates.numbered(shapes))
-        ranks.run_ranks(case.ranks, functools.partial(dump_rank, case, folder, checkpoint))
     engine = coordinates.versions("torch", "transformers")
-    case.write_case(folder, config, shapes, engine,
-                    "fully_shard on a Transformers model that read a numbered checkpoint")
+    ranks.dump_loaded(case, out / ENGINE / case.name, dump_rank, engine,
+                      "fully_shard on a Transformers model that read a numbered checkpoint")
 
 
 if __name__ == "__main__":

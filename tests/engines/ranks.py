@@ -1,5 +1,6 @@
 """The ranks of a group as forked processes of this one, so that an engine is imported once."""
 
+import functools
 import os
 import pathlib
 import signal
@@ -7,6 +8,9 @@ import sys
 import tempfile
 import time
 import traceback
+
+import coordinates
+import models
 
 SECONDS_MAX = 600
 
@@ -27,6 +31,21 @@ def run_ranks(count, function):
                 _run_and_exit(function, rank, store)
             running[child] = rank
         _await_all(running)
+
+
+def dump_loaded(case, folder, dump_rank, engine, how):
+    """One case of an engine that loads checkpoints: the numbered one is written, each rank in
+    `dump_rank(case, folder, checkpoint, rank, store)` dumps what it keeps of it, and the case is
+    described, by `engine` (names and versions) and `how`.
+    """
+    config = models.MODELS[case.model]
+    shapes = coordinates.names_and_shapes(config)
+    coordinates.fresh_folder(folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        checkpoint = pathlib.Path(scratch) / "checkpoint"
+        coordinates.write_checkpoint(checkpoint, config, coordinates.numbered(shapes))
+        run_ranks(case.ranks, functools.partial(dump_rank, case, folder, checkpoint))
+    case.write_case(folder, config, shapes, engine, how)
 
 
 def _run_and_exit(function, rank, store):

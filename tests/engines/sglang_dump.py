@@ -5,11 +5,8 @@ own `load_weights` fills them from the numbered checkpoint, as its weight cache 
 is dumped is the state between loading and the processing of weights for kernels.
 """
 
-import functools
 import os
-import pathlib
 import sys
-import tempfile
 
 os.environ["SGLANG_USE_CPU_ENGINE"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -86,15 +83,9 @@ def dump_rank(case, folder, checkpoint, rank, store):
 
 
 def dump(case, out):
-    config = models.MODELS[case.model]
-    shapes = coordinates.names_and_shapes(config)
-    folder = coordinates.fresh_folder(out / "sglang" / case.name)
-    with tempfile.TemporaryDirectory() as scratch:
-        checkpoint = pathlib.Path(scratch) / "checkpoint"
-        coordinates.write_checkpoint(checkpoint, config, coordinates.numbered(shapes))
-        ranks.run_ranks(case.ranks, functools.partial(dump_rank, case, folder, checkpoint))
     engine = coordinates.versions("sglang", "torch")
-    case.write_case(folder, config, shapes, engine, "its own loader reads a numbered checkpoint")
+    ranks.dump_loaded(case, out / "sglang" / case.name, dump_rank, engine,
+                      "its own loader reads a numbered checkpoint")
 
 
 if __name__ == "__main__":

@@ -5,11 +5,8 @@ own loader, which knows fused and cut parameters, fills them from the numbered c
 dumped is the state between loading and the processing of weights for kernels.
 """
 
-import functools
 import os
-import pathlib
 import sys
-import tempfile
 
 # The package was installed without any device, which leaves out nothing but kernels.
 os.environ["VLLM_TARGET_DEVICE"] = "cpu"
@@ -78,15 +75,9 @@ def dump_rank(case, folder, checkpoint, rank, store):
 
 
 def dump(case, out):
-    config = models.MODELS[case.model]
-    shapes = coordinates.names_and_shapes(config)
-    folder = coordinates.fresh_folder(out / "vllm" / case.name)
-    with tempfile.TemporaryDirectory() as scratch:
-        checkpoint = pathlib.Path(scratch) / "checkpoint"
-        coordinates.write_checkpoint(checkpoint, config, coordinates.numbered(shapes))
-        ranks.run_ranks(case.ranks, functools.partial(dump_rank, case, folder, checkpoint))
     engine = coordinates.versions("vllm", "torch")
-    case.write_case(folder, config, shapes, engine, "its own loader reads a numbered checkpoint")
+    ranks.dump_loaded(case, out / "vllm" / case.name, dump_rank, engine,
+                      "its own loader reads a numbered checkpoint")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 // What engines that generate have in common: heads cut whole, merged [Q; K; V] and [gate; up],
 // experts in two stacked tensors. They differ in who keeps what, and in a few names.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,6 +13,16 @@
 #include "adapters/layouts/internal/tensor_parallel.hpp"
 
 namespace weir::serving {
+
+inline constexpr std::array options = {
+    EngineOption{.name = "tp"}, EngineOption{.name = "pp"}, EngineOption{.name = "dp"},
+    EngineOption{.name = "ep"}, EngineOption{.name = "redundant", .fallback = 0, .least = 0}};
+/// Some kernels (FlashInfer's) want up before gate.
+inline constexpr std::array<std::string_view, 2> gate_up_words = {"w13", "w31"};
+inline constexpr std::array<std::string_view, 2> mtp_words = {"drop", "keep"};
+inline constexpr std::array<std::string_view, 10> families = {
+    "llama",       "qwen2",   "qwen3",       "qwen3_moe",      "glm4_moe",
+    "deepseek_v3", "kimi_k2", "bailing_moe", "bailing_moe_v2", "qwen3_next"};
 
 /// Names that engines do not share.
 struct Names {

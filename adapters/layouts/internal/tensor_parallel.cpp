@@ -52,6 +52,12 @@ Result<void> check_no_experts(const std::vector<ExpertOption>& options) {
   return {};
 }
 
+Result<void> check_layer_numbers(const LayoutSpec& spec, std::int64_t chunks, const char* what) {
+  if (spec.layers.empty() || std::ssize(spec.layers) == chunks) return {};
+  return failure(ErrorCode::invalid, "layers= has " + std::to_string(spec.layers.size()) +
+                                         " numbers: give " + what + " = " + std::to_string(chunks));
+}
+
 Result<void> check_layers(const ModelConfig& config, const std::vector<std::int64_t>& layers,
                           std::int64_t chunks, const char* what) {
   const std::int64_t all = config.num_hidden_layers;

@@ -49,6 +49,10 @@ struct ExpertOption {
 /// Error (`invalid`): one is given, for a model that has no experts.
 Result<void> check_no_experts(const std::vector<ExpertOption>& options);
 
+/// Error (`invalid`): `layers=` is given, with another number of numbers than there are chunks.
+/// `what` names these ("pp x vpp").
+Result<void> check_layer_numbers(const LayoutSpec& spec, std::int64_t chunks, const char* what);
+
 /// Error (`invalid`): the decoder layers can't be shared out to so many chunks, as `layers` says
 /// or, where that is empty, evenly. `what` names the chunks ("pp x vpp").
 Result<void> check_layers(const ModelConfig& config, const std::vector<std::int64_t>& layers,

@@ -156,21 +156,10 @@ TEST_CASE("the ranks hold the whole model, and no place holds two elements", "[l
 }
 
 TEST_CASE("the ranks hold every expert, shared experts and layers of MTP too", "[layouts]") {
-  ModelConfig config = llama_config(4, 4, 5);
-  config.family = "deepseek_v3";
+  ModelConfig config = latent_config(6);
   config.hidden_size = 4;
-  config.num_hidden_layers = 2;
   config.mtp_layers = 1;
-  config.experts = {.count = 6,
-                    .intermediate_size = 8,
-                    .shared_intermediate_size = 8,
-                    .first_layer = 1,
-                    .score_bias = true};
-  config.latent = {.kv_lora_rank = 6,
-                   .q_lora_rank = 3,
-                   .qk_nope_head_dim = 3,
-                   .qk_rope_head_dim = 2,
-                   .v_head_dim = 4};
+  config.experts.intermediate_size = config.experts.shared_intermediate_size = 8;
   const Model model = *model_of(config);
   for (const char* spec :
        {"megatron:tp=2,ep=3,etp=4,pp=2", "megatron:tp=4,ep=2,etp=1,experts=sequential",

@@ -20,13 +20,6 @@ ModelConfig moe_config(std::int64_t experts, std::int64_t layers = 1) {
   return config;
 }
 
-Model model_with(const ModelConfig& config) {
-  const auto model = model_of(config);
-  INFO((model ? "" : model.error().text));
-  REQUIRE(model.has_value());
-  return *model;
-}
-
 /// "0.gate 0:2, 0.up 0:2" for a local tensor of experts: expert, matrix and rows; columns where
 /// they are not all. Requires that pieces lie one behind another.
 std::string parts_of(const Model& model, const RankLayout& layout, std::string_view name) {

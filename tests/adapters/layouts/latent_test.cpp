@@ -10,38 +10,9 @@
 
 namespace weir {
 
-namespace {
-
-/// Two layers, of which the first is dense; four heads of 3 + 2 for queries and keys, 4 for values.
-ModelConfig latent_config(std::int64_t q_lora_rank) {
-  ModelConfig config = llama_config(4, 4, 5);
-  config.family = "deepseek_v3";
-  config.num_hidden_layers = 2;
-  config.experts = {.count = 2,
-                    .intermediate_size = 4,
-                    .shared_intermediate_size = 4,
-                    .first_layer = 1,
-                    .score_bias = true};
-  config.latent = {.kv_lora_rank = 6,
-                   .q_lora_rank = q_lora_rank,
-                   .qk_nope_head_dim = 3,
-                   .qk_rope_head_dim = 2,
-                   .v_head_dim = 4};
-  return config;
-}
-
-Model model_with(const ModelConfig& config) {
-  const auto model = model_of(config);
-  INFO((model ? "" : model.error().text));
-  REQUIRE(model.has_value());
-  return *model;
-}
-
-}  // namespace
-
 TEST_CASE("Megatron's latent attention keeps what goes down whole and cuts what comes up",
           "[layouts]") {
-  const Model model = model_with(latent_config(3));
+  const Model model = model_with(latent_config(2, 3));
   REQUIRE(names_and_shapes(rank_of(model, "megatron:tp=2,etp=1,ep=2", 1)) ==
           std::vector<std::string>{
               "embedding.word_embeddings.weight 128x2",
@@ -74,7 +45,7 @@ TEST_CASE("Megatron's latent attention keeps what goes down whole and cuts what 
               "decoder.final_layernorm.weight 2",
               "output_layer.weight 128x2",
           });
-  const RankLayout direct = rank_of(model_with(latent_config(0)), "megatron:tp=2", 1);
+  const RankLayout direct = rank_of(model_with(latent_config(2, 0)), "megatron:tp=2", 1);
   REQUIRE(find(direct, "decoder.layers.0.self_attention.linear_q_down_proj.weight") == nullptr);
   const LocalTensor* query = find(direct, "decoder.layers.0.self_attention.linear_q_proj.weight");
   REQUIRE(query != nullptr);
@@ -82,7 +53,7 @@ TEST_CASE("Megatron's latent attention keeps what goes down whole and cuts what 
 }
 
 TEST_CASE("vLLM fuses what goes down and derives what is absorbed", "[layouts]") {
-  const Model model = model_with(latent_config(3));
+  const Model model = model_with(latent_config(2, 3));
   const RankLayout layout = rank_of(model, "vllm:tp=2,ep=2", 1);
   REQUIRE(names_and_shapes(layout) ==
           std::vector<std::string>{
@@ -140,7 +111,7 @@ TEST_CASE("DeepSeek-V3's fused projection is 2112 rows of 7168", "[layouts]") {
 }
 
 TEST_CASE("without a rank for queries there is nothing to fuse", "[layouts]") {
-  const Model model = model_with(latent_config(0));
+  const Model model = model_with(latent_config(2, 0));
   for (const char* spec : {"vllm:tp=4", "sglang:tp=4"}) {
     const RankLayout layout = rank_of(model, spec, 3);
     REQUIRE(find(layout, "model.layers.0.self_attn.kv_a_proj_with_mqa.weight")->shape ==
@@ -148,12 +119,12 @@ TEST_CASE("without a rank for queries there is nothing to fuse", "[layouts]") {
     REQUIRE(find(layout, "model.layers.0.self_attn.q_proj.weight")->pieces.at(0).box ==
             Box{{15, 0}, {5, 2}});
   }
-  const RankLayout fused = rank_of(model_with(latent_config(3)), "sglang", 0);
+  const RankLayout fused = rank_of(model_with(latent_config(2, 3)), "sglang", 0);
   REQUIRE(find(fused, "model.layers.0.self_attn.fused_qkv_a_proj_with_mqa.weight") != nullptr);
 }
 
 TEST_CASE("layers of MTP are kept whole or left out whole", "[layouts]") {
-  ModelConfig config = latent_config(3);
+  ModelConfig config = latent_config(2, 3);
   config.mtp_layers = 1;
   const Model model = model_with(config);
   std::vector<std::string> of_mtp;
@@ -177,7 +148,7 @@ TEST_CASE("layers of MTP are kept whole or left out whole", "[layouts]") {
 }
 
 TEST_CASE("Megatron keeps MTP on the last stage, with an embedding of its own", "[layouts]") {
-  ModelConfig config = latent_config(3);
+  ModelConfig config = latent_config(2, 3);
   config.mtp_layers = 1;
   const Model model = model_with(config);
   const RankLayout first = rank_of(model, "megatron:pp=2", 0);
@@ -192,7 +163,7 @@ TEST_CASE("Megatron keeps MTP on the last stage, with an embedding of its own", 
 }
 
 TEST_CASE("a draft model's layer lies beside the model's own", "[layouts]") {
-  ModelConfig config = latent_config(3);
+  ModelConfig config = latent_config(2, 3);
   config.mtp_layers = 1;
   const Model model = model_with(config);
   const RankLayout vllm = rank_of(model, "vllm:mtp=keep", 0);
@@ -260,7 +231,7 @@ TEST_CASE("Ling's one tensor of queries, keys and values is cut as three", "[lay
 }
 
 TEST_CASE("heads of latent attention are whole", "[layouts]") {
-  const Model model = model_with(latent_config(3));
+  const Model model = model_with(latent_config(2, 3));
   const auto refusal = [&](const char* spec) {
     return lay_out(model, spec_of(spec), 0).error().text;
   };

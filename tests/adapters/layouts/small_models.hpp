@@ -28,6 +28,33 @@ inline ModelConfig llama_config(std::int64_t query_heads, std::int64_t key_value
   return config;
 }
 
+/// Two layers of latent attention, of which the first is dense; four heads of 3 + 2 for queries and
+/// keys, 4 for values.
+inline ModelConfig latent_config(std::int64_t experts, std::int64_t q_lora_rank = 3) {
+  ModelConfig config = llama_config(4, 4, 5);
+  config.family = "deepseek_v3";
+  config.num_hidden_layers = 2;
+  config.experts = {.count = experts,
+                    .intermediate_size = 4,
+                    .shared_intermediate_size = 4,
+                    .first_layer = 1,
+                    .score_bias = true};
+  config.latent = {.kv_lora_rank = 6,
+                   .q_lora_rank = q_lora_rank,
+                   .qk_nope_head_dim = 3,
+                   .qk_rope_head_dim = 2,
+                   .v_head_dim = 4};
+  return config;
+}
+
+/// With the tensors that the library gives a model of that config.
+inline Model model_with(const ModelConfig& config) {
+  const auto model = model_of(config);
+  INFO((model ? "" : model.error().text));
+  REQUIRE(model.has_value());
+  return *model;
+}
+
 /// Every canonical tensor that the config implies.
 inline Model small_model(const ModelConfig& config) {
   Model model{.config = config, .tensors = {}, .aliases = {}};
@@ -71,6 +98,7 @@ inline Model small_model(const ModelConfig& config) {
 
 inline LayoutSpec spec_of(std::string_view text) {
   const auto spec = parse_layout(text);
+  INFO((spec ? "" : spec.error().text));
   REQUIRE(spec.has_value());
   return *spec;
 }

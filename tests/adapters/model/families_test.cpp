@@ -9,6 +9,7 @@
 #include "adapters/model/known_models.hpp"
 #include "adapters/model/model.hpp"
 #include "adapters/model/seeded_checkpoint.hpp"
+#include "tests/adapters/model/config_fault.hpp"
 
 namespace weir {
 namespace {
@@ -59,13 +60,6 @@ ModelConfig latent_config(std::int64_t q_lora_rank) {
 
 nlohmann::json json_of(const char* name) {
   return nlohmann::json::parse(config_json_of(*named_config(name)));
-}
-
-std::string fault_of(const nlohmann::json& json) {
-  const auto config = parse_model_config(json.dump());
-  REQUIRE_FALSE(config.has_value());
-  CHECK(config.error().code == ErrorCode::invalid);
-  return config.error().text;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "adapters/model/model.hpp"
+#include "tests/adapters/model/config_fault.hpp"
 
 namespace weir {
 namespace {
@@ -18,13 +19,6 @@ ModelConfig parsed(const nlohmann::json& json) {
   const auto config = parse_model_config(json.dump());
   REQUIRE(config.has_value());
   return *config;
-}
-
-std::string fault_of(const nlohmann::json& json) {
-  const auto config = parse_model_config(json.dump());
-  REQUIRE_FALSE(config.has_value());
-  CHECK(config.error().code == ErrorCode::invalid);
-  return config.error().text;
 }
 
 }  // namespace

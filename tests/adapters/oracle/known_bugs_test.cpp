@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/adapters/layouts/small_models.hpp"
 #include "tests/adapters/oracle/carried_plan.hpp"
 #include "tests/adapters/oracle/decoder_model.hpp"
 
@@ -14,49 +15,11 @@ namespace {
 // carried out between shards in memory and every byte of every rollout rank is compared with the
 // reference, for one version or for several.
 
-ModelConfig dense_config(std::int64_t query_heads, std::int64_t key_value_heads,
-                         std::int64_t head_dim) {
-  ModelConfig config;
-  config.family = "llama";
-  config.hidden_size = 2;
-  config.num_hidden_layers = 1;
-  config.num_attention_heads = query_heads;
-  config.num_key_value_heads = key_value_heads;
-  config.head_dim = head_dim;
-  config.intermediate_size = 8;
-  config.vocab_size = 64;
-  return config;
-}
-
 ModelConfig moe_config(std::int64_t experts) {
-  ModelConfig config = dense_config(8, 8, 1);
+  ModelConfig config = llama_config(8, 8, 1);
   config.family = "qwen3_moe";
   config.experts = {.count = experts, .intermediate_size = 8};
   return config;
-}
-
-ModelConfig latent_config() {
-  ModelConfig config = dense_config(4, 4, 5);
-  config.family = "deepseek_v3";
-  config.num_hidden_layers = 2;
-  config.experts = {.count = 4,
-                    .intermediate_size = 4,
-                    .shared_intermediate_size = 4,
-                    .first_layer = 1,
-                    .score_bias = true};
-  config.latent = {.kv_lora_rank = 6,
-                   .q_lora_rank = 3,
-                   .qk_nope_head_dim = 3,
-                   .qk_rope_head_dim = 2,
-                   .v_head_dim = 4};
-  return config;
-}
-
-LayoutSpec spec_of(const std::string& text) {
-  const auto spec = parse_layout(text);
-  INFO((spec ? "" : spec.error().text));
-  REQUIRE(spec.has_value());
-  return *spec;
 }
 
 /// One plan from one layout to another, and the memory of all shards.
@@ -137,7 +100,7 @@ class Transfer {
 
 TEST_CASE("modelexpress#650: most Megatron ranks own no key or value, and none is lost",
           "[oracle][bugs]") {
-  const ModelConfig config = dense_config(64, 2, 128);
+  const ModelConfig config = llama_config(64, 2, 128);
   for (const char* rollout : {"hf", "vllm:tp=8", "sglang:tp=4", "fsdp2:dp=3"}) {
     INFO(rollout);
     Transfer(config, "megatron:tp=8", rollout).bring(1);
@@ -146,8 +109,8 @@ TEST_CASE("modelexpress#650: most Megatron ranks own no key or value, and none i
 
 TEST_CASE("sglang#14178: latent attention arrives whole, in whatever portions it is fetched",
           "[oracle][bugs]") {
-  Transfer forwards(latent_config(), "megatron:tp=2,ep=2", "sglang:tp=2,ep=2");
-  Transfer backwards(latent_config(), "megatron:tp=2,ep=2", "sglang:tp=2,ep=2");
+  Transfer forwards(latent_config(4), "megatron:tp=2,ep=2", "sglang:tp=2,ep=2");
+  Transfer backwards(latent_config(4), "megatron:tp=2,ep=2", "sglang:tp=2,ep=2");
   forwards.train(1);
   backwards.train(1);
   forwards.move();
@@ -186,8 +149,8 @@ TEST_CASE("NeMo-RL#2802, Automodel#1324: interleaved groups are taken apart row 
           "[oracle][bugs]") {
   for (const char* train : {"megatron", "megatron:tp=2", "megatron:tp=4"}) {
     INFO(train);
-    Transfer(dense_config(8, 2, 2), train, "hf").bring(1);
-    Transfer(dense_config(8, 2, 2), train, "vllm:tp=4").bring(1);
+    Transfer(llama_config(8, 2, 2), train, "hf").bring(1);
+    Transfer(llama_config(8, 2, 2), train, "vllm:tp=4").bring(1);
   }
 }
 
@@ -209,7 +172,7 @@ TEST_CASE("sglang PR 32430: a kernel that wants up before gate gets it so", "[or
 
 TEST_CASE("Megatron-Bridge#625, #5375: rows that pad a vocabulary are not exported",
           "[oracle][bugs]") {
-  ModelConfig config = dense_config(8, 8, 1);
+  ModelConfig config = llama_config(8, 8, 1);
   config.vocab_size = 151936;
   config.hidden_size = 1;
   Transfer exported(config, "megatron:tp=8", "hf");
@@ -223,7 +186,7 @@ TEST_CASE("Megatron-Bridge#625, #5375: rows that pad a vocabulary are not export
 
 TEST_CASE("prime-rl#2823, vllm#51665: every copy of tied embeddings comes from the one tensor",
           "[oracle][bugs]") {
-  ModelConfig config = dense_config(8, 8, 1);
+  ModelConfig config = llama_config(8, 8, 1);
   config.num_hidden_layers = 2;
   config.tie_word_embeddings = true;
   // SGLang's last stage has a head of its own, vLLM's an embedding: whoever moves the embedding
@@ -250,7 +213,7 @@ TEST_CASE("prime-rl#2823, vllm#51665: every copy of tied embeddings comes from t
 
 TEST_CASE("sglang#30761, vllm#28425: the same version twice gives the same bytes",
           "[oracle][bugs]") {
-  Transfer twice(latent_config(), "megatron:ep=4", "vllm:tp=2");
+  Transfer twice(latent_config(4), "megatron:ep=4", "vllm:tp=2");
   twice.bring(3);
   const std::vector<std::byte> once = twice.rollout_bytes(1);
   twice.bring(3);
@@ -259,7 +222,7 @@ TEST_CASE("sglang#30761, vllm#28425: the same version twice gives the same bytes
 
 TEST_CASE("sglang#27718, miles#1926: a draft model that trainers do not train is refused",
           "[oracle][bugs]") {
-  ModelConfig config = latent_config();
+  ModelConfig config = latent_config(4);
   config.mtp_layers = 1;
   const Transfer stale(config, "megatron:mtp=drop", "sglang:mtp=keep");
   REQUIRE(stale.refusal().find("unknown name") != std::string::npos);
@@ -279,10 +242,10 @@ TEST_CASE("sglang#27718, miles#1926: a draft model that trainers do not train is
 
 TEST_CASE("verl#5801: the bias that corrects a router's scores travels like any weight",
           "[oracle][bugs]") {
-  Transfer biased(latent_config(), "megatron:ep=2,dtype=f32", "vllm:tp=2");
+  Transfer biased(latent_config(4), "megatron:ep=2,dtype=f32", "vllm:tp=2");
   biased.bring(1);
   biased.bring(2);
-  ModelConfig forgotten = latent_config();
+  ModelConfig forgotten = latent_config(4);
   Model model = decoder_model(forgotten);
   std::erase_if(model.tensors, [](const Tensor& tensor) {
     return tensor.name.ends_with("e_score_correction_bias");
