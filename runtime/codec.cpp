@@ -187,6 +187,18 @@ void write(schemas::Tensor::Builder to, const Tensor& tensor) {
   to.setExtent1(tensor.shape[1]);
   to.setExtent2(tensor.shape[2]);
   to.setExtent3(tensor.shape[3]);
+  to.setEncoding(tensor.encoding);
+}
+
+void write(schemas::Encoding::Builder to, const Encoding& encoding) {
+  to.setKind(static_cast<std::uint8_t>(number_of(encoding.kind) + 1));
+  to.setPowerOfTwo(encoding.power_of_two);
+  to.setRank(static_cast<std::uint8_t>(encoding.block.rank()));
+  to.setBlock0(encoding.block[0]);
+  to.setBlock1(encoding.block[1]);
+  to.setBlock2(encoding.block[2]);
+  to.setBlock3(encoding.block[3]);
+  to.setScalesSuffix(text_of(encoding.scales_suffix));
 }
 
 void write(schemas::Piece::Builder to, const Piece& piece) {
@@ -222,7 +234,24 @@ Result<void> read_tensors(capnp::List<schemas::Tensor>::Reader from, Manifest& m
          dims_of(
              {tensor.getExtent0(), tensor.getExtent1(), tensor.getExtent2(), tensor.getExtent3()},
              tensor.getRank()),
-         static_cast<TensorKind>(tensor.getKind())});
+         static_cast<TensorKind>(tensor.getKind()), tensor.getEncoding()});
+  }
+  return {};
+}
+
+Result<void> read_encodings(capnp::List<schemas::Encoding>::Reader from, Manifest& manifest) {
+  if (from.size() > encodings_max) return invalid("has too many encodings");
+  for (const auto encoding : from) {
+    if (encoding.getKind() == 0 || encoding.getKind() - 1 > number_of(Encoding::Kind::scaled)) {
+      return invalid("has an unknown kind of encoding");
+    }
+    if (encoding.getRank() > rank_max) return invalid("has an encoding of too many dimensions");
+    manifest.encodings.push_back({static_cast<Encoding::Kind>(encoding.getKind() - 1),
+                                  string_of(encoding.getScalesSuffix()),
+                                  dims_of({encoding.getBlock0(), encoding.getBlock1(),
+                                           encoding.getBlock2(), encoding.getBlock3()},
+                                          encoding.getRank()),
+                                  encoding.getPowerOfTwo()});
   }
   return {};
 }
@@ -259,6 +288,7 @@ Result<Manifest> read_manifest(schemas::Manifest::Reader from) {
   manifest.replica_ranks = from.getReplicaRanks();
   manifest.inventory = {from.getInventoryCount(),
                         {from.getInventoryHigh(), from.getInventoryLow()}};
+  if (auto good = read_encodings(from.getEncodings(), manifest); !good) return failure(good);
   if (auto good = read_tensors(from.getTensors(), manifest); !good) return failure(good);
   Count alias_count("aliases");
   const auto aliases = from.getAliases();
@@ -412,6 +442,8 @@ std::string encode(const Manifest& manifest) {
   root.setInventoryLow(manifest.inventory.digest.low);
   auto tensors = root.initTensors(size_of_list(manifest.tensors.size()));
   for (unsigned i = 0; i < tensors.size(); ++i) write(tensors[i], manifest.tensors[i]);
+  auto encodings = root.initEncodings(size_of_list(manifest.encodings.size()));
+  for (unsigned i = 0; i < encodings.size(); ++i) write(encodings[i], manifest.encodings[i]);
   auto aliases = root.initAliases(size_of_list(manifest.aliases.size()));
   for (unsigned i = 0; i < aliases.size(); ++i) {
     aliases[i].setName(text_of(manifest.aliases[i].name));

@@ -141,6 +141,54 @@ Result<void> check_tensors(const Manifest& manifest) {
   return {};
 }
 
+Result<void> check_scales(const Manifest& manifest, const Tensor& codes, const Encoding& encoding,
+                          const std::vector<const Tensor*>& by_name) {
+  const std::string name = codes.name + encoding.scales_suffix;
+  const auto found = std::lower_bound(
+      by_name.begin(), by_name.end(), name,
+      [](const Tensor* tensor, const std::string& other) { return tensor->name < other; });
+  if (found == by_name.end() || (*found)->name != name) return {};
+  const Tensor& scales = **found;
+  const Dims shape = scales_shape(encoding, codes.shape);
+  if (scales.type == ElementType::f32 && scales.shape == shape && scales.encoding == 0) return {};
+  return invalid(manifest, quoted(name) + " is " + std::string(name_of(scales.type)) + " " +
+                               text_of(scales.shape) + ", but " + quoted(codes.name) + " " +
+                               text_of(codes.shape) + ", which is " + text_of(encoding) +
+                               ", needs f32 " + text_of(shape));
+}
+
+Result<void> check_encodings(const Manifest& manifest) {
+  if (manifest.encodings.size() > encodings_max) {
+    return invalid(manifest, "lists " + std::to_string(manifest.encodings.size()) +
+                                 " encodings: list at most " + std::to_string(encodings_max));
+  }
+  for (const Encoding& encoding : manifest.encodings) {
+    if (encoding.kind != Encoding::Kind::scaled) continue;
+    if (auto good = check_name(manifest, encoding.scales_suffix); !good) return good;
+  }
+  std::vector<const Tensor*> by_name;
+  for (const Tensor& tensor : manifest.tensors) {
+    if (tensor.encoding > manifest.encodings.size()) {
+      return invalid(manifest, quoted(tensor.name) + " has encoding " +
+                                   std::to_string(tensor.encoding) + ", but only " +
+                                   std::to_string(manifest.encodings.size()) + " are listed");
+    }
+    if (!manifest.encodings.empty()) by_name.push_back(&tensor);
+  }
+  std::sort(by_name.begin(), by_name.end(),
+            [](const Tensor* a, const Tensor* b) { return a->name < b->name; });
+  for (const Tensor* tensor : by_name) {
+    const Encoding* encoding = encoding_of(manifest, *tensor);
+    if (encoding == nullptr) continue;
+    if (auto good = check(*encoding, tensor->type, tensor->shape); !good) {
+      return invalid(manifest, quoted(tensor->name) + " " + good.error().text);
+    }
+    if (encoding->kind != Encoding::Kind::scaled) continue;
+    if (auto good = check_scales(manifest, *tensor, *encoding, by_name); !good) return good;
+  }
+  return {};
+}
+
 /// Tensors' and aliases' names together: each may be there once.
 Result<void> check_names_distinct(const Manifest& manifest) {
   std::vector<std::string_view> names;
@@ -232,8 +280,8 @@ Result<void> check_piece(const Manifest& manifest, const Piece& piece) {
 }  // namespace
 
 Result<void> check(const Manifest& manifest) {
-  for (const auto part :
-       {check_shard, check_slots, check_tensors, check_aliases, check_names_distinct}) {
+  for (const auto part : {check_shard, check_slots, check_tensors, check_aliases,
+                          check_names_distinct, check_encodings}) {
     if (auto good = part(manifest); !good) return good;
   }
   for (const Piece& piece : manifest.pieces) {

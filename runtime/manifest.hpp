@@ -11,6 +11,7 @@
 #include "runtime/box.hpp"
 #include "runtime/digest.hpp"
 #include "runtime/element_type.hpp"
+#include "runtime/encoding.hpp"
 #include "runtime/result.hpp"
 
 namespace weir {
@@ -43,6 +44,9 @@ struct Tensor {
   ElementType type = ElementType::bf16;
   Dims shape;
   TensorKind kind = TensorKind::parameter;
+  /// How values are made of this shard's elements: 0, they are the values; i, by encoding i - 1 of
+  /// the list that stands with the tensors (`Manifest::encodings`).
+  std::uint32_t encoding = 0;
 
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
@@ -114,6 +118,8 @@ inline constexpr std::uint64_t region_bytes_max = std::uint64_t{1} << 60;
 inline constexpr std::size_t name_bytes_max = 1024;
 /// Far more versions than memory holds of any model.
 inline constexpr std::uint32_t slots_max = 64;
+/// More than the ways in which one model is quantized.
+inline constexpr std::size_t encodings_max = 64;
 
 /// How many of the regions make up one slot, where the number of slots has been checked.
 constexpr std::size_t regions_per_slot(std::size_t regions, std::uint32_t slots) noexcept {
@@ -134,17 +140,25 @@ struct Manifest {
   /// version: region i of slot s is number s * R + i, R being the number of regions of one slot.
   /// Pieces lie in slot 0, and stand for the same places of every slot.
   std::uint32_t slots = 1;
+  std::vector<Encoding> encodings = {};  ///< Those that tensors name.
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
+
+/// How the tensor, which is one of the manifest's, is encoded; null where it holds plain values.
+inline const Encoding* encoding_of(const Manifest& manifest, const Tensor& tensor) noexcept {
+  return tensor.encoding == 0 ? nullptr : &manifest.encodings[tensor.encoding - 1];
+}
 
 /// What any manifest, ours or a peer's, must satisfy on its own: known types and kinds, indices in
 /// range, shapes whose byte count fits, boxes within shapes and not empty, strides of the box's
 /// rank and positive, every byte of every piece inside its region (computed without overflow),
 /// regions of at most `region_bytes_max`, from one to `slots_max` slots whose regions have the
 /// kinds and sizes of slot 0's, pieces in regions of slot 0, names neither empty nor too long,
-/// printable and distinct (aliases included), aliases that name a tensor and not another alias.
-/// Errors (`invalid`) name the shard, the tensor and the box.
+/// printable and distinct (aliases included), aliases that name a tensor and not another alias, at
+/// most `encodings_max` encodings that fit the tensors that name them, scales (where they are
+/// listed) of the type and shape that their codes ask for. Errors (`invalid`) name the shard, the
+/// tensor and the box.
 Result<void> check(const Manifest& manifest);
 
 }  // namespace weir

@@ -29,6 +29,7 @@ struct Manifest {
   regions @7 :List(Region);
   pieces @8 :List(Piece);
   slots @9 :UInt32 = 1;  # The regions are this many sets of equal shape; pieces lie in the first.
+  encodings @10 :List(Encoding);
 }
 
 struct Shard {
@@ -46,6 +47,18 @@ struct Tensor {
   extent1 @5 :Int64;
   extent2 @6 :Int64;
   extent3 @7 :Int64;
+  encoding @8 :UInt32;  # 0: none; else one of the manifest's, counted from 1.
+}
+
+struct Encoding {
+  kind @0 :UInt8;  # As `Encoding::Kind` counts, but from 1.
+  powerOfTwo @1 :Bool;
+  rank @2 :UInt8;  # How many of the blocks' extents below count; the others are zero.
+  block0 @3 :Int64;
+  block1 @4 :Int64;
+  block2 @5 :Int64;
+  block3 @6 :Int64;
+  scalesSuffix @7 :Text;
 }
 
 struct Alias {

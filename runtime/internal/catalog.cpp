@@ -31,6 +31,15 @@ std::string text_of_names(std::vector<std::string_view> names) {
   return text + " and " + std::to_string(names.size() - names_shown_max) + " more";
 }
 
+/// Whether both are plain, or encoded in one way.
+bool equal(const Encoding* a, const Encoding* b) {
+  return a == b || (a != nullptr && b != nullptr && *a == *b);
+}
+
+std::string text_of(const Encoding* encoding) {
+  return encoding == nullptr ? "plain values" : text_of(*encoding);
+}
+
 /// A pattern and what its shards list, side by side.
 struct Party {
   const Pattern* pattern;
@@ -58,6 +67,7 @@ class CatalogMaker {
     for (const Party& party : parties_) {
       party.tensors->listed.resize(catalog_.names.size());
       party.tensors->types.resize(catalog_.names.size());
+      party.tensors->encodings.resize(catalog_.names.size());
     }
     for (const Party& party : parties_) {
       if (auto good = check_aliases(party); !good) return failure(good);
@@ -120,9 +130,20 @@ class CatalogMaker {
         if (tensors.listed.size() < catalog_.names.size()) {
           tensors.listed.resize(catalog_.names.size());
           tensors.types.resize(catalog_.names.size());
+          tensors.encodings.resize(catalog_.names.size());
         }
         const Tensor*& first = tensors.listed[number];
-        if (first == nullptr) first = &tensor;
+        const Encoding* encoding = encoding_of(manifest, tensor);
+        if (first == nullptr) {
+          first = &tensor;
+          tensors.encodings[number] = encoding;
+        }
+        if (!equal(tensors.encodings[number], encoding)) {
+          return invalid("shards of " + replica_of(party) + " disagree on " + quoted(tensor.name) +
+                         ", which is " + text_of(tensors.encodings[number]) + " at one and " +
+                         text_of(encoding) + " at " + text_of(manifest.shard) +
+                         ": make them agree");
+        }
         tensors.types[number] |=
             static_cast<std::uint16_t>(1U << static_cast<unsigned>(tensor.type));
         if (first->kind != tensor.kind) {
@@ -325,6 +346,14 @@ class CatalogMaker {
     const unsigned wanted = party.tensors->types[tensor];
     for (const Party& trainer : parties_) {
       if (!is_trainer(trainer) || !trainer.tensors->has(source)) continue;
+      const Encoding* needed = party.tensors->encodings[tensor];
+      const Encoding* found = trainer.tensors->encodings[source];
+      if (!equal(needed, found)) {
+        return invalid("encoding mismatch: " + shard_with(party, tensor) + " needs " +
+                       quoted(catalog_.names[tensor]) + " " + text_of(needed) + ", but " +
+                       shard_with(trainer, source) + " has it " + text_of(found) +
+                       ": convert it on one side, as runtime/conversion.hpp says");
+      }
       const unsigned kept = trainer.tensors->types[source];
       for (int from = 0; from < element_type_count; ++from) {
         for (int to = 0; to < element_type_count; ++to) {

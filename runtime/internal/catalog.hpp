@@ -24,6 +24,9 @@ struct PatternTensors {
   /// By tensor number: bit `t` is set where some rank keeps the tensor as element type `t`.
   std::vector<std::uint16_t> types;
 
+  /// By tensor number: how the tensor is encoded, null where it holds plain values.
+  std::vector<const Encoding*> encodings;
+
   [[nodiscard]] bool has(TensorNumber tensor) const noexcept { return listed[tensor] != nullptr; }
 };
 
@@ -38,8 +41,8 @@ struct Catalog {
   std::vector<TensorNumber> source_of;
 };
 
-/// Proves that names, shapes, kinds, types, inventories and aliases agree: within each replica,
-/// among all that list a tensor, and between each rollout tensor and its source.
+/// Proves that names, shapes, kinds, types, encodings, inventories and aliases agree: within each
+/// replica, among all that list a tensor, and between each rollout tensor and its source.
 Result<Catalog> make_catalog(const Roster& roster);
 
 }  // namespace weir::internal

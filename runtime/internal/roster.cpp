@@ -21,7 +21,7 @@ bool alike(const Manifest& a, const Manifest& b) {
   return a.shard.rank == b.shard.rank && a.replica_ranks == b.replica_ranks &&
          a.inventory == b.inventory && a.tensors.size() == b.tensors.size() && a.slots == b.slots &&
          same_regions(a.regions, b.regions) && a.aliases == b.aliases && a.pieces == b.pieces &&
-         a.tensors == b.tensors;
+         a.tensors == b.tensors && a.encodings == b.encodings;
 }
 
 std::vector<Alias> sorted(std::vector<Alias> aliases) {

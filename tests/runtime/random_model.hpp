@@ -77,6 +77,7 @@ inline Manifest manifest_of(Random& random, const ShardId& shard, std::uint32_t 
   manifest.shard = shard;
   manifest.replica_ranks = ranks;
   manifest.inventory = inventory_of(model);
+  manifest.encodings = {{Encoding::Kind::plus_one}};
   std::vector<std::uint32_t> local(model.size());
   for (std::uint32_t tensor = 0; tensor < model.size(); ++tensor) {
     const bool here =
@@ -147,6 +148,8 @@ inline std::vector<Tensor> random_tensors(Random& random) {
     if (shape.rank() > 0 && random.chance(1, 16)) shape[0] = 0;
     model.push_back({"t" + std::to_string(i), static_cast<ElementType>(random.below(10)), shape,
                      random.chance(1, 4) ? TensorKind::buffer : TensorKind::parameter});
+    const bool floats = model.back().type <= ElementType::bf16;
+    if (floats && random.chance(1, 8)) model.back().encoding = 1;
   }
   return model;
 }
