@@ -1,25 +1,16 @@
 #include "runtime/convert.hpp"
 
-#include <cstring>
+#include "runtime/internal/kernels.hpp"
+#include "runtime/internal/stream_copy.hpp"
 
 namespace weir {
 
-void bf16_run_of_f32(std::byte* target, const std::byte* source, std::size_t count) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
-    std::uint32_t from = 0;
-    std::memcpy(&from, source + i * sizeof from, sizeof from);
-    const std::uint16_t to = bf16_of_f32(from);
-    std::memcpy(target + i * sizeof to, &to, sizeof to);
-  }
-}
-
-void f32_run_of_bf16(std::byte* target, const std::byte* source, std::size_t count) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
-    std::uint16_t from = 0;
-    std::memcpy(&from, source + i * sizeof from, sizeof from);
-    const std::uint32_t to = f32_of_bf16(from);
-    std::memcpy(target + i * sizeof to, &to, sizeof to);
-  }
+void convert_run(TypePair types, std::byte* target, const std::byte* source, std::size_t count,
+                 SimdLevel level) noexcept {
+  using internal::float_index;
+  const auto& kernels = internal::kernels_of(level);
+  kernels.convert[float_index(types.source)][float_index(types.target)](target, source, count);
+  if (count * size_of(types.target) >= internal::stream_target_bytes_min) stream_fence();
 }
 
 }  // namespace weir

@@ -8,6 +8,8 @@
 
 #include "runtime/assert.hpp"
 #include "runtime/convert.hpp"
+#include "runtime/internal/elements.hpp"
+#include "runtime/internal/kernels.hpp"
 #include "runtime/internal/stream_copy.hpp"
 
 namespace weir {
@@ -141,22 +143,11 @@ struct Keep {
   }
 };
 
-struct Narrow {
-  using Source = std::uint32_t;
-  using Target = std::uint16_t;
-  static Target one(Source bits) noexcept { return bf16_of_f32(bits); }
-  static void run(std::byte* target, const std::byte* source, std::size_t count) noexcept {
-    bf16_run_of_f32(target, source, count);
-  }
-};
-
-struct Widen {
-  using Source = std::uint16_t;
-  using Target = std::uint32_t;
-  static Target one(Source bits) noexcept { return f32_of_bf16(bits); }
-  static void run(std::byte* target, const std::byte* source, std::size_t count) noexcept {
-    f32_run_of_bf16(target, source, count);
-  }
+template <class From, class To>
+struct Change {
+  using Source = typename From::Bits;
+  using Target = typename To::Bits;
+  static Target one(Source bits) noexcept { return To::narrow(From::widen(bits)); }
 };
 
 template <class Kind>
@@ -205,15 +196,17 @@ void pair_for_tiles(Loops& loops) noexcept {
   }
 }
 
+/// `run` does what `Kind` does to one element, to a dense run.
 template <class Kind>
-void move_all(Loops loops, const std::byte* source, std::byte* target) noexcept {
+void move_all(Loops loops, internal::ConvertRun run, const std::byte* source,
+              std::byte* target) noexcept {
   if (loops.rank == 0) return move_one<Kind>(target, source);
   const auto last = static_cast<std::size_t>(loops.rank) - 1;
   if (loops.source[last] == sizeof(typename Kind::Source) &&
       loops.target[last] == sizeof(typename Kind::Target)) {
     const std::size_t count = loops.extent[last];
     for_outer(loops, 1, source, target,
-              [count](const std::byte* from, std::byte* to) { Kind::run(to, from, count); });
+              [count, run](const std::byte* from, std::byte* to) { run(to, from, count); });
   } else if (loops.rank == 1) {
     for_outer(loops, 0, source, target,
               [](const std::byte* from, std::byte* to) { move_one<Kind>(to, from); });
@@ -225,17 +218,53 @@ void move_all(Loops loops, const std::byte* source, std::byte* target) noexcept 
   }
 }
 
+template <class Bits>
+void move_kept(const Loops& loops, const std::byte* source, std::byte* target) noexcept {
+  move_all<Keep<Bits>>(loops, Keep<Bits>::run, source, target);
+}
+
 void move_kept(const Loops& loops, std::size_t element_bytes, const std::byte* source,
                std::byte* target) noexcept {
   switch (element_bytes) {
     case 1:
-      return move_all<Keep<std::uint8_t>>(loops, source, target);
+      return move_kept<std::uint8_t>(loops, source, target);
     case 2:
-      return move_all<Keep<std::uint16_t>>(loops, source, target);
+      return move_kept<std::uint16_t>(loops, source, target);
     case 4:
-      return move_all<Keep<std::uint32_t>>(loops, source, target);
+      return move_kept<std::uint32_t>(loops, source, target);
     default:
-      return move_all<Keep<std::uint64_t>>(loops, source, target);
+      return move_kept<std::uint64_t>(loops, source, target);
+  }
+}
+
+template <class From>
+void move_changed(const Loops& loops, ElementType target_type, internal::ConvertRun run,
+                  const std::byte* source, std::byte* target) noexcept {
+  using internal::Bf16;
+  using internal::F16;
+  using internal::F32;
+  switch (target_type) {
+    case ElementType::f32:
+      return move_all<Change<From, F32>>(loops, run, source, target);
+    case ElementType::f16:
+      return move_all<Change<From, F16>>(loops, run, source, target);
+    default:
+      return move_all<Change<From, Bf16>>(loops, run, source, target);
+  }
+}
+
+void move_changed(const Loops& loops, TypePair types, const std::byte* source,
+                  std::byte* target) noexcept {
+  const auto& kernels = internal::kernels_of(best_simd_level());
+  const auto run =
+      kernels.convert[internal::float_index(types.source)][internal::float_index(types.target)];
+  switch (types.source) {
+    case ElementType::f32:
+      return move_changed<internal::F32>(loops, types.target, run, source, target);
+    case ElementType::f16:
+      return move_changed<internal::F16>(loops, types.target, run, source, target);
+    default:
+      return move_changed<internal::Bf16>(loops, types.target, run, source, target);
   }
 }
 
@@ -273,10 +302,8 @@ void copy_strided(const Copy& copy, std::span<const std::byte> source,
   std::byte* to = target.data() + copy.target_offset;
   if (copy.source_type == copy.target_type) {
     move_kept(loops, size_of(copy.source_type), from, to);
-  } else if (copy.source_type == ElementType::f32) {
-    move_all<Narrow>(loops, from, to);
   } else {
-    move_all<Widen>(loops, from, to);
+    move_changed(loops, {.source = copy.source_type, .target = copy.target_type}, from, to);
   }
   stream_fence();
 }

@@ -366,7 +366,7 @@ class CatalogMaker {
                          std::string(name_of(target_type)) + ", but " +
                          shard_with(trainer, source, source_type) + " has it as " +
                          std::string(name_of(source_type)) +
-                         ": keep one type on both sides (only f32 and bf16 are converted)");
+                         ": keep one type on both sides (only f32, bf16 and f16 are converted)");
         }
       }
     }

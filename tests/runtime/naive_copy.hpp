@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,45 +13,26 @@
 #include <vector>
 
 #include "runtime/plan.hpp"
+#include "tests/runtime/nearest_code.hpp"
 
 namespace weir {
 
 using Bytes = std::vector<std::byte>;
 
-/// The rule of rounding, by arithmetic and not by bits: the nearer neighbour, ties to even.
 inline std::uint16_t nearest_bf16(float value) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
-  const auto low = static_cast<std::uint16_t>(bits >> 16);  // Towards zero.
-  if (std::isinf(value)) return low;
-  const auto widened = [](std::uint32_t number) {
-    // The step after the largest finite number is where infinity would be on an endless scale.
-    if ((number & 0x7fffU) == 0x7f80U) return std::ldexp((number >> 15) != 0 ? -1.0 : 1.0, 128);
-    const std::uint32_t wide = number << 16;
-    float result = 0;
-    std::memcpy(&result, &wide, sizeof result);
-    return static_cast<double>(result);
-  };
-  const double below = std::abs(static_cast<double>(value) - widened(low));
-  const double above = std::abs(widened(low + 1U) - static_cast<double>(value));
-  if (below != above) return below < above ? low : static_cast<std::uint16_t>(low + 1);
-  return low % 2 == 0 ? low : static_cast<std::uint16_t>(low + 1);
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::uint16_t>(converted(ElementType::f32, bits, ElementType::bf16));
 }
 
 inline void naive_element(const Copy& copy, const std::byte* from, std::byte* to) {
   if (copy.source_type == copy.target_type) {
     for (std::size_t i = 0; i < size_of(copy.source_type); ++i) to[i] = from[i];
-  } else if (copy.source_type == ElementType::f32) {
-    float value = 0;
-    std::memcpy(&value, from, sizeof value);
-    const std::uint16_t result = nearest_bf16(value);
-    std::memcpy(to, &result, sizeof result);
-  } else {
-    to[0] = to[1] = std::byte{0};
-    to[2] = from[0];
-    to[3] = from[1];
+    return;
   }
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, from, size_of(copy.source_type));
+  bits = converted(copy.source_type, bits, copy.target_type);
+  std::memcpy(to, &bits, size_of(copy.target_type));
 }
 
 inline void naive_copy(const Copy& copy, const Bytes& source, Bytes& target) {
@@ -107,9 +88,9 @@ inline Copy draw_copy(std::mt19937_64& random, std::uint64_t& source_bytes,
   copy.source_type = static_cast<ElementType>(random() % element_type_count);
   copy.target_type = copy.source_type;
   if (random() % 4 == 0) {
-    const bool narrow = random() % 2 == 0;
-    copy.source_type = narrow ? ElementType::f32 : ElementType::bf16;
-    copy.target_type = narrow ? ElementType::bf16 : ElementType::f32;
+    constexpr std::array floats = {ElementType::f32, ElementType::f16, ElementType::bf16};
+    copy.source_type = floats[random() % floats.size()];
+    copy.target_type = floats[random() % floats.size()];
   }
   copy.extent = Dims::filled(static_cast<int>(draw(random, 0, rank_max)), 1);
   for (int dim = 0; dim < copy.extent.rank(); ++dim) {

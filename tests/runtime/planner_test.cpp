@@ -259,13 +259,16 @@ TEST_CASE("each rollout replica gets all bytes", "[runtime][planner]") {
   }
 }
 
-TEST_CASE("only equal types and f32 to or from bf16 are convertible", "[runtime][planner]") {
+TEST_CASE("only equal types, and f32, bf16 and f16 to one another, are convertible",
+          "[runtime][planner]") {
   for (int a = 0; a < element_type_count; ++a) {
     for (int b = 0; b < element_type_count; ++b) {
       const auto from = static_cast<ElementType>(a);
       const auto to = static_cast<ElementType>(b);
-      const bool floats = (from == f32 && to == bf16) || (from == bf16 && to == f32);
-      REQUIRE(convertible(from, to) == (from == to || floats));
+      const auto is_float = [](ElementType type) {
+        return type == f32 || type == bf16 || type == ElementType::f16;
+      };
+      REQUIRE(convertible(from, to) == (from == to || (is_float(from) && is_float(to))));
     }
   }
 }
@@ -399,10 +402,10 @@ TEST_CASE("shapes that differ are told with their shards", "[runtime][planner]")
 
 TEST_CASE("types that differ are told with their shards", "[runtime][planner]") {
   REQUIRE(error_of({trainer(0, 0, 2).add("a", {4}, {{0}, {2}}),
-                    trainer(0, 1, 2).add("a", {4}, {{2}, {2}}, ElementType::f16),
+                    trainer(0, 1, 2).add("a", {4}, {{2}, {2}}, ElementType::i8),
                     rollout().add("a", {4})}) ==
-          "type mismatch: rollout 0.0 needs 'a' as bf16, but trainer 0.1 has it as f16: keep one "
-          "type on both sides (only f32 and bf16 are converted)");
+          "type mismatch: rollout 0.0 needs 'a' as bf16, but trainer 0.1 has it as i8: keep one "
+          "type on both sides (only f32, bf16 and f16 are converted)");
 }
 
 TEST_CASE("a hole is told by box, tensor and replica, on either side", "[runtime][planner]") {

@@ -169,8 +169,8 @@ TEST_CASE("pieces that are not the same are refused by name", "[runtime][staging
           "trainer 0.0: piece [0:5] of 'vector' is piece [0:5] of 'other' in the slots");
   REQUIRE(error([](Manifest& m) { m.pieces[1].box.extent[0] = 4; }) ==
           "trainer 0.0: piece [0:5] of 'vector' is piece [0:4] of 'vector' in the slots");
-  REQUIRE(error([](Manifest& m) { m.tensors[0].type = ElementType::f16; }) ==
-          "trainer 0.0: piece [0:6, 0:8] of 'matrix' can't be converted from f32 to f16");
+  REQUIRE(error([](Manifest& m) { m.tensors[0].type = ElementType::f8_e4m3; }) ==
+          "trainer 0.0: piece [0:6, 0:8] of 'matrix' can't be converted from f32 to f8_e4m3");
   REQUIRE(error([](Manifest& m) { m.pieces[0].offset = 17; }).find("reaches past") !=
           std::string::npos);
 }

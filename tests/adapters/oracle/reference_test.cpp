@@ -211,6 +211,33 @@ TEST_CASE("rounding to bf16 goes to the nearest, ties to even", "[oracle]") {
   CHECK(rounded(0x80000000) == 0x8000);
 }
 
+TEST_CASE("f16 is rounded to, and read, by the same rule", "[oracle]") {
+  const auto converted = [](ElementType from, ElementType to, std::uint32_t bits) {
+    const auto source = std::bit_cast<std::array<std::byte, 4>>(bits);
+    std::array<std::byte, 4> target{};
+    internal::convert(from, to, std::span(source).first(size_of(from)),
+                      std::span(target).first(size_of(to)));
+    return std::bit_cast<std::uint32_t>(target);
+  };
+  const auto rounded = [&](std::uint32_t bits) {
+    return converted(ElementType::f32, ElementType::f16, bits);
+  };
+  CHECK(rounded(0x3f801000) == 0x3c00);  // Half way, even below.
+  CHECK(rounded(0x3f803000) == 0x3c02);  // Half way, even above.
+  CHECK(rounded(0x477fefff) == 0x7bff);
+  CHECK(rounded(0xc77ff000) == 0xfc00);  // Half way to what would be next: infinity.
+  CHECK(rounded(0x387fffff) == 0x0400);  // From below the smallest normal one up to it.
+  CHECK(rounded(0x33000000) == 0x0000);  // Half of the smallest, even below.
+  CHECK(rounded(0xb3c00000) == 0x8002);  // One and a half of it, even above.
+  CHECK(rounded(0xff800001) == 0xfe00);  // A NaN stays one.
+  CHECK(converted(ElementType::bf16, ElementType::f16, 0x3f81) == 0x3c08);
+  CHECK(converted(ElementType::f16, ElementType::f32, 0x8001) == 0xb3800000);
+  CHECK(converted(ElementType::f16, ElementType::f32, 0x3c01) == 0x3f802000);
+  CHECK(converted(ElementType::f16, ElementType::f32, 0xfc00) == 0xff800000);
+  CHECK(converted(ElementType::f16, ElementType::bf16, 0x3c04) == 0x3f80);  // Half way.
+  CHECK(converted(ElementType::f16, ElementType::bf16, 0x7c01) == 0x7fc0);
+}
+
 TEST_CASE("any single wrong byte is found and named", "[oracle]") {
   Case c(small_model(ElementType::bf16), layout("vllm", {{"tp", 2}}), 1);
   Workers workers(2);
