@@ -38,6 +38,20 @@ Dims dense_strides(const Dims& shape, std::int64_t element_bytes) noexcept {
   return strides;
 }
 
+std::optional<std::uint64_t> byte_end(std::uint64_t offset, const Dims& extent, const Dims& stride,
+                                      std::size_t element_bytes) noexcept {
+  std::uint64_t end = 0;
+  bool overflow = __builtin_add_overflow(offset, element_bytes, &end);
+  for (int dim = 0; dim < extent.rank(); ++dim) {
+    const auto steps = static_cast<std::uint64_t>(extent[dim] - 1);
+    std::uint64_t reach = 0;
+    overflow |= __builtin_mul_overflow(steps, static_cast<std::uint64_t>(stride[dim]), &reach);
+    overflow |= __builtin_add_overflow(end, reach, &end);
+  }
+  if (overflow) return std::nullopt;
+  return end;
+}
+
 std::optional<Box> intersection(const Box& a, const Box& b) noexcept {
   Box common = a;
   for (int dim = 0; dim < a.start.rank(); ++dim) {

@@ -2,6 +2,7 @@
 // Boxes of canonical space: the only geometry that the planner knows.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -51,6 +52,12 @@ std::int64_t element_count(const Dims& shape) noexcept;
 
 /// Row-major byte strides of a dense tensor of that shape.
 Dims dense_strides(const Dims& shape, std::int64_t element_bytes) noexcept;
+
+/// The first byte after the last element of what begins at `offset` and has an element of
+/// `element_bytes` at every index below `extent`, `stride` bytes per step. Extents are at least 1
+/// and strides positive. Nothing where 64 bits do not hold it.
+std::optional<std::uint64_t> byte_end(std::uint64_t offset, const Dims& extent, const Dims& stride,
+                                      std::size_t element_bytes) noexcept;
 
 /// A half-open box [start, start + extent) of a canonical tensor. Both have the tensor's rank.
 struct Box {

@@ -103,7 +103,7 @@ struct TypePair {
 /// Converts `count` dense elements as `types` says, which must exist. Neither side needs to
 /// be aligned; they must not overlap. Uses non-temporal stores for long runs. The processor must
 /// have `level`. Threading: any number of calls with disjoint targets at once.
-void convert_run(TypePair types, std::byte* target, const std::byte* source,
-                 std::size_t count, SimdLevel level = best_simd_level()) noexcept;
+void convert_run(TypePair types, std::byte* target, const std::byte* source, std::size_t count,
+                 SimdLevel level = best_simd_level()) noexcept;
 
 }  // namespace weir

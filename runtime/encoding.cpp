@@ -21,7 +21,8 @@ std::string text_of(const Encoding& encoding) {
 }
 
 Dims block_extent(const Encoding& encoding, const Dims& shape) noexcept {
-  Dims extent = encoding.block;
+  const bool scaled = encoding.kind == Encoding::Kind::scaled;
+  Dims extent = scaled ? encoding.block : Dims::filled(shape.rank(), 0);
   for (int dim = 0; dim < extent.rank(); ++dim) {
     if (extent[dim] == 0) extent[dim] = std::max<std::int64_t>(shape[dim], 1);
   }
@@ -35,6 +36,28 @@ Dims scales_shape(const Encoding& encoding, const Dims& shape) noexcept {
     scales[dim] = shape[dim] / block[dim] + (shape[dim] % block[dim] != 0 ? 1 : 0);
   }
   return scales;
+}
+
+Box blocks_of(const Encoding& encoding, const Dims& shape, const Box& elements) noexcept {
+  const Dims extent = block_extent(encoding, shape);
+  Box blocks = elements;
+  for (int dim = 0; dim < blocks.start.rank(); ++dim) {
+    const std::int64_t last = (elements.start[dim] + elements.extent[dim] - 1) / extent[dim];
+    blocks.start[dim] = elements.start[dim] / extent[dim];
+    blocks.extent[dim] = last - blocks.start[dim] + 1;
+  }
+  return blocks;
+}
+
+Box elements_of(const Encoding& encoding, const Dims& shape, const Box& blocks) noexcept {
+  const Dims extent = block_extent(encoding, shape);
+  Box elements = blocks;
+  for (int dim = 0; dim < blocks.start.rank(); ++dim) {
+    elements.start[dim] = blocks.start[dim] * extent[dim];
+    const std::int64_t end = (blocks.start[dim] + blocks.extent[dim]) * extent[dim];
+    elements.extent[dim] = std::min(end, shape[dim]) - elements.start[dim];
+  }
+  return elements;
 }
 
 Result<void> check(const Encoding& encoding, ElementType type, const Dims& shape) {

@@ -1,7 +1,6 @@
 #include "runtime/manifest.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -221,21 +220,6 @@ Result<void> check_aliases(const Manifest& manifest) {
   return {};
 }
 
-/// The first byte after the piece, or nothing where 64 bits do not hold it.
-std::optional<std::uint64_t> end_of(const Piece& piece, ElementType type) {
-  std::uint64_t end = piece.offset;
-  for (int dim = 0; dim < piece.box.extent.rank(); ++dim) {
-    const auto steps = static_cast<std::uint64_t>(piece.box.extent[dim] - 1);
-    std::uint64_t bytes = 0;
-    if (__builtin_mul_overflow(steps, static_cast<std::uint64_t>(piece.stride[dim]), &bytes) ||
-        __builtin_add_overflow(end, bytes, &end)) {
-      return std::nullopt;
-    }
-  }
-  if (__builtin_add_overflow(end, size_of(type), &end)) return std::nullopt;
-  return end;
-}
-
 Result<void> check_piece(const Manifest& manifest, const Piece& piece) {
   if (piece.tensor >= manifest.tensors.size()) {
     return invalid(manifest, "a piece is of tensor " + std::to_string(piece.tensor) +
@@ -269,7 +253,7 @@ Result<void> check_piece(const Manifest& manifest, const Piece& piece) {
                ", which is not one of the first slot: name the region there that it stands for");
   }
   const std::uint64_t bytes = manifest.regions[piece.region].bytes;
-  const std::optional<std::uint64_t> end = end_of(piece, tensor.type);
+  const auto end = byte_end(piece.offset, piece.box.extent, piece.stride, size_of(tensor.type));
   if (!end || *end > bytes) {
     return bad("reaches past the " + std::to_string(bytes) + " bytes of region " +
                std::to_string(piece.region) + ": correct its offset, its strides or the region");

@@ -21,8 +21,8 @@ constexpr std::uint64_t share_bytes = std::uint64_t{4} << 20;
 
 }  // namespace
 
-std::vector<Copy> snapshot_copies(const std::vector<Region*>& live) {
-  std::vector<Copy> copies;
+Conversion snapshot_of(const std::vector<Region*>& live) {
+  Conversion snapshot;
   for (std::uint32_t i = 0; i < live.size(); ++i) {
     const auto bytes = static_cast<std::int64_t>(live[i]->bytes().size());
     if (bytes == 0) continue;
@@ -33,53 +33,20 @@ std::vector<Copy> snapshot_copies(const std::vector<Region*>& live) {
       copy.extent = {bytes};
       copy.source_stride = copy.target_stride = {1};
     }
-    copies.push_back(copy);
+    snapshot.copies.push_back(copy);
   }
-  return copies;
+  return snapshot;
 }
 
-Result<std::vector<Copy>> convert_copies(const Manifest& live, const Manifest& slot) {
-  for (const Manifest* manifest : {&live, &slot}) {
-    if (auto good = check(*manifest); !good) return failure(good);
-  }
-  if (live.pieces.size() != slot.pieces.size()) {
-    return failure(ErrorCode::invalid,
-                   text_of(live.shard) + " has " + std::to_string(live.pieces.size()) +
-                       " pieces, but its slots have " + std::to_string(slot.pieces.size()));
-  }
-  std::vector<Copy> copies;
-  copies.reserve(live.pieces.size());
-  for (std::size_t i = 0; i < live.pieces.size(); ++i) {
-    const Piece& from = live.pieces[i];
-    const Piece& to = slot.pieces[i];
-    const Tensor& source = live.tensors[from.tensor];
-    const Tensor& target = slot.tensors[to.tensor];
-    const std::string piece = text_of(live.shard) + ": piece " + text_of(from.box) + " of " +
-                              internal::quoted(source.name);
-    if (source.name != target.name || from.box != to.box) {
-      return failure(ErrorCode::invalid, piece + " is piece " + text_of(to.box) + " of " +
-                                             internal::quoted(target.name) + " in the slots");
-    }
-    if (!convertible(source.type, target.type)) {
-      return failure(ErrorCode::invalid, piece + " can't be converted from " +
-                                             std::string(name_of(source.type)) + " to " +
-                                             std::string(name_of(target.type)));
-    }
-    copies.push_back({0, from.region, to.region, source.type, target.type, from.offset, to.offset,
-                      from.box.extent, from.stride, to.stride});
-    internal::normalize(copies.back());
-  }
-  return copies;
-}
-
-Stager::Stager(const std::vector<Copy>& copies, std::vector<Region*> live,
-               std::vector<Region*> slots, std::uint32_t slot_count, Workers& workers)
-    : live_(std::move(live)),
+Stager::Stager(Conversion conversion, std::vector<Region*> live, std::vector<Region*> slots,
+               std::uint32_t slot_count, Workers& workers)
+    : conversion_(std::move(conversion)),
+      live_(std::move(live)),
       slots_(std::move(slots)),
       slot_count_(slot_count),
       workers_(workers),
-      checked_(check_all(copies)) {
-  if (checked_) cut(copies);
+      checked_(check_all()) {
+  if (checked_) cut();
 }
 
 Stager::~Stager() {
@@ -88,7 +55,7 @@ Stager::~Stager() {
   returned_.wait(lock, [this] { return starts_out_ == 0; });
 }
 
-Result<void> Stager::check_all(const std::vector<Copy>& copies) const {
+Result<void> Stager::check_all() const {
   if (slot_count_ == 0 || slots_.size() % slot_count_ != 0) {
     return failure(ErrorCode::invalid, std::to_string(slots_.size()) + " regions don't make up " +
                                            std::to_string(slot_count_) + " slots");
@@ -98,7 +65,7 @@ Result<void> Stager::check_all(const std::vector<Copy>& copies) const {
       return failure(ErrorCode::invalid, "slots differ in size: make them equal");
     }
   }
-  for (const Copy& copy : copies) {
+  for (const Copy& copy : conversion_.copies) {
     if (copy.source_region >= live_.size() || copy.target_region >= regions_in_slot()) {
       return failure(ErrorCode::invalid, "a copy names a region that is not there");
     }
@@ -106,22 +73,51 @@ Result<void> Stager::check_all(const std::vector<Copy>& copies) const {
                                slots_[copy.target_region]->bytes().size());
     if (!within) return within;
   }
+  const auto first_slot = std::span<Region* const>(slots_).first(regions_in_slot());
+  for (const Recoding& recoding : conversion_.recodings) {
+    if (auto within = check_bounds(recoding, live_, first_slot); !within) return within;
+  }
   return {};
 }
 
-void Stager::cut(const std::vector<Copy>& copies) {
+void Stager::cut() {
   std::uint64_t share = 0;
-  for (const Copy& copy : copies) {
-    for (const Copy& part : split(copy, share_bytes)) {
-      parts_.push_back(part);
-      share += target_bytes(part);
-      if (share < share_bytes) continue;
-      share_ends_.push_back(parts_.size());
-      share = 0;
+  for (const Copy& copy : conversion_.copies) {
+    for (const Copy& part : split(copy, share_bytes)) add_part(part, target_bytes(part), share);
+  }
+  for (std::size_t i = 0; i < conversion_.recodings.size(); ++i) {
+    const std::size_t blocks = conversion_.recodings[i].blocks.size();
+    const std::uint64_t bytes = target_bytes(conversion_.recodings[i]);
+    const std::size_t step = blocks / std::min(blocks, bytes / share_bytes + 1);
+    std::uint64_t left = bytes;
+    for (std::size_t begin = 0; begin < blocks; begin += step) {
+      const std::size_t end = std::min(begin + step, blocks);
+      // Blocks at an edge are smaller: what the parts are said to write adds up, at least.
+      const std::uint64_t now = end == blocks ? left : bytes / blocks * step;
+      left -= now;
+      add_part(Blocks{i, begin, end}, now, share);
     }
-    bytes_ += target_bytes(copy);
   }
   if (share > 0) share_ends_.push_back(parts_.size());
+}
+
+void Stager::add_part(const std::variant<Copy, Blocks>& work, std::uint64_t bytes,
+                      std::uint64_t& share) {
+  parts_.push_back({work, bytes});
+  bytes_ += bytes;
+  share += bytes;
+  if (share < share_bytes) return;
+  share_ends_.push_back(parts_.size());
+  share = 0;
+}
+
+void Stager::carry_out(const Part& part, std::span<Region* const> targets) const noexcept {
+  if (const auto* blocks = std::get_if<Blocks>(&part.work)) {
+    recode(conversion_.recodings[blocks->recoding], blocks->begin, blocks->end, live_, targets);
+    return;
+  }
+  const Copy& copy = std::get<Copy>(part.work);
+  copy_strided(copy, live_[copy.source_region]->bytes(), targets[copy.target_region]->bytes());
 }
 
 std::size_t Stager::regions_in_slot() const noexcept {
@@ -162,9 +158,8 @@ void Stager::work(std::uint32_t slot) {
     }
     std::uint64_t bytes = 0;
     for (std::size_t i = share == 0 ? 0 : share_ends_[share - 1]; i < share_ends_[share]; ++i) {
-      const Copy& part = parts_[i];
-      copy_strided(part, live_[part.source_region]->bytes(), targets[part.target_region]->bytes());
-      bytes += target_bytes(part);
+      carry_out(parts_[i], targets);
+      bytes += parts_[i].bytes;
     }
     const std::lock_guard lock(progress_mutex_);
     bytes_done_ += bytes;

@@ -3,12 +3,15 @@
 // while the trainer goes on.
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <span>
+#include <variant>
 #include <vector>
 
-#include "runtime/manifest.hpp"
+#include "runtime/conversion.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/region.hpp"
 #include "runtime/result.hpp"
@@ -16,14 +19,8 @@
 
 namespace weir {
 
-/// A copy of every byte of region i to region i of a slot.
-std::vector<Copy> snapshot_copies(const std::vector<Region*>& live);
-
-/// A copy of every piece of `live` to the piece of the same number of `slot`, which has the same
-/// box of the same tensor, converted where the types differ. Pieces of `slot` must not overlap.
-/// Errors (`invalid`, naming the tensor): other pieces, types that can't be converted, a manifest
-/// that does not pass `check`.
-Result<std::vector<Copy>> convert_copies(const Manifest& live, const Manifest& slot);
+/// Every byte of region i goes to region i of a slot as it is.
+Conversion snapshot_of(const std::vector<Region*>& live);
 
 /// Fills slots from live memory on worker threads, one slot at a time.
 /// Threading: `start` from any thread. What is copied must not change until `done`.
@@ -37,10 +34,10 @@ class Stager {
   /// the stager.
   using Done = std::function<void(Result<std::uint64_t> bytes)>;
 
-  /// `copies` name regions of `live` and, as their targets, regions of one slot; which source of a
-  /// plan they are from does not count. `slots` are the regions of `slot_count` slots of equal
-  /// shape, one after another. Workers and regions outlive the stager.
-  Stager(const std::vector<Copy>& copies, std::vector<Region*> live, std::vector<Region*> slots,
+  /// `conversion` names regions of `live` and, as its targets, regions of one slot. `slots` are the
+  /// regions of `slot_count` slots of equal shape, one after another. Workers and regions outlive
+  /// the stager.
+  Stager(Conversion conversion, std::vector<Region*> live, std::vector<Region*> slots,
          std::uint32_t slot_count, Workers& workers);
   /// Stops what runs and waits until nothing is written and all callbacks have returned. Not from a
   /// task of the workers.
@@ -49,23 +46,37 @@ class Stager {
   Stager& operator=(const Stager&) = delete;
 
   /// Fills the slot. `progress` may be empty. Errors, told to `done`: `invalid` (no such slot;
-  /// copies or slots that the constructor's regions do not have room for), `refused` (another start
-  /// is running), `unavailable` (the stager was destroyed).
+  /// a conversion or slots that the constructor's regions do not have room for), `refused` (another
+  /// start is running), `unavailable` (the stager was destroyed).
   void start(std::uint32_t slot, Progress progress, Done done);
 
  private:
-  [[nodiscard]] Result<void> check_all(const std::vector<Copy>& copies) const;
-  void cut(const std::vector<Copy>& copies);
+  /// Blocks [begin, end) of the recoding of that number.
+  struct Blocks {
+    std::size_t recoding = 0;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  struct Part {
+    std::variant<Copy, Blocks> work;
+    std::uint64_t bytes = 0;  ///< That it writes.
+  };
+
+  [[nodiscard]] Result<void> check_all() const;
+  void cut();
+  void add_part(const std::variant<Copy, Blocks>& work, std::uint64_t bytes, std::uint64_t& share);
+  void carry_out(const Part& part, std::span<Region* const> targets) const noexcept;
   [[nodiscard]] std::size_t regions_in_slot() const noexcept;
   void work(std::uint32_t slot);
   void finish();
 
+  Conversion conversion_;
   std::vector<Region*> live_;
   std::vector<Region*> slots_;
   std::uint32_t slot_count_;
   Workers& workers_;
   Result<void> checked_;
-  std::vector<Copy> parts_;
+  std::vector<Part> parts_;
   std::vector<std::size_t> share_ends_;  ///< Parts in shares of about equal bytes.
   std::uint64_t bytes_ = 0;              ///< Of one slot.
 

@@ -15,34 +15,20 @@
 namespace weir {
 namespace {
 
-/// One side's last byte plus one; nothing where it does not fit a 64-bit number.
-Result<std::uint64_t> end_of(const Dims& extent, const Dims& stride, std::uint64_t offset,
-                             ElementType type) {
-  std::uint64_t end = 0;
-  bool overflow = __builtin_add_overflow(offset, size_of(type), &end);
-  for (int dim = 0; dim < extent.rank(); ++dim) {
-    const auto steps = static_cast<std::uint64_t>(extent[dim] - 1);
-    std::uint64_t reach = 0;
-    overflow |= __builtin_mul_overflow(steps, static_cast<std::uint64_t>(stride[dim]), &reach);
-    overflow |= __builtin_add_overflow(end, reach, &end);
-  }
-  if (overflow) return failure(ErrorCode::invalid, "more than 2^64");
-  return end;
-}
-
 std::string description(const Copy& copy) {
   return "copy of " + text_of(copy.extent) + " " + std::string(name_of(copy.source_type)) +
          " elements";
 }
 
 Result<void> check_side(const Copy& copy, bool source, std::uint64_t region_bytes) {
-  const auto end =
-      source ? end_of(copy.extent, copy.source_stride, copy.source_offset, copy.source_type)
-             : end_of(copy.extent, copy.target_stride, copy.target_offset, copy.target_type);
+  const auto end = source ? byte_end(copy.source_offset, copy.extent, copy.source_stride,
+                                     size_of(copy.source_type))
+                          : byte_end(copy.target_offset, copy.extent, copy.target_stride,
+                                     size_of(copy.target_type));
   if (end && *end <= region_bytes) return {};
   return failure(ErrorCode::invalid,
                  description(copy) + (source ? " reads up to byte " : " writes up to byte ") +
-                     (end ? std::to_string(*end) : end.error().text) + " of a " +
+                     (end ? std::to_string(*end) : "more than 2^64") + " of a " +
                      (source ? "source" : "target") + " region that has " +
                      std::to_string(region_bytes) + "; plan and regions do not belong together");
 }

@@ -25,14 +25,14 @@ Result<std::unique_ptr<Training>> Training::make(const AsyncShard& shard,
                                                  const TrainingParts& parts) {
   std::unique_ptr<Training> own(new Training(shard, parts));
   if (parts.live == nullptr) return own;
-  Result<std::vector<Copy>> copies = snapshot_copies({parts.live});
+  Result<Conversion> conversion = snapshot_of({parts.live});
   if (shard.way == PublishWay::convert) {
-    copies = convert_copies(parts.kept->manifest(), parts.published.manifest());
+    conversion = conversion_between(parts.kept->manifest(), parts.published.manifest());
   }
-  if (!copies) return failure(copies);
-  own->stager_ =
-      std::make_unique<Stager>(*copies, std::vector<Region*>{parts.live}, parts.slots,
-                               static_cast<std::uint32_t>(parts.slots.size()), parts.workers);
+  if (!conversion) return failure(conversion);
+  own->stager_ = std::make_unique<Stager>(
+      std::move(*conversion), std::vector<Region*>{parts.live}, parts.slots,
+      static_cast<std::uint32_t>(parts.slots.size()), parts.workers);
   return own;
 }
 
