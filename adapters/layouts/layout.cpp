@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "adapters/layouts/internal/engines.hpp"
+#include "adapters/layouts/internal/quantized_layout.hpp"
 #include "adapters/model/decoder_names.hpp"
 
 namespace weir {
@@ -79,6 +80,23 @@ std::vector<std::uint32_t> left_out(const Engine& engine, const Model& model,
   return tensors;
 }
 
+/// The numbers, in the quantized model, of tensors that are left out and of their scales.
+std::vector<std::uint32_t> with_scales(const Model& quantized,
+                                       const std::vector<std::uint32_t>& numbers,
+                                       const std::vector<std::uint32_t>& left_out) {
+  std::vector<std::uint32_t> all;
+  for (const std::uint32_t index : left_out) {
+    const Tensor& tensor = quantized.tensors[numbers[index]];
+    all.push_back(numbers[index]);
+    if (tensor.encoding == 0) continue;
+    const std::string scales = tensor.name + quantized.encodings[tensor.encoding - 1].scales_suffix;
+    const auto found = std::ranges::lower_bound(quantized.tensors, scales, {}, &Tensor::name);
+    all.push_back(static_cast<std::uint32_t>(found - quantized.tensors.begin()));
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
 }  // namespace
 
 Inventory inventory_without(const Model& model, const std::vector<std::uint32_t>& left_out) {
@@ -106,6 +124,8 @@ struct Layout::Parts {
   TensorIndex index;
   std::vector<std::uint32_t> left_out;
   Inventory inventory;
+  std::optional<Model> quantized = {};
+  std::vector<std::uint32_t> numbers = {};  ///< In `quantized` of each tensor.
 };
 
 Layout::Layout(std::unique_ptr<const Parts> parts) noexcept : parts_(std::move(parts)) {}
@@ -123,9 +143,21 @@ Result<Layout> Layout::of(const Model& model, const LayoutSpec& spec) {
   if (auto known = check_model(**engine, model, *all); !known) return failure(known);
   std::vector<std::uint32_t> without = left_out(**engine, model, *all);
   const Inventory inventory = inventory_without(model, without);
-  return Layout(
-      std::unique_ptr<const Parts>(new Parts{**engine, *std::move(all), text_of(spec), *size,
-                                             TensorIndex(model), std::move(without), inventory}));
+  std::unique_ptr<Parts> parts(new Parts{**engine, *std::move(all), text_of(spec), *size,
+                                         TensorIndex(model), std::move(without), inventory});
+  if (spec.quant) {
+    auto made = quantized(model, *spec.quant);
+    if (!made) return failure(made);
+    parts->quantized = *std::move(made);
+    parts->numbers = numbers_in(*parts->quantized, model);
+    parts->left_out = with_scales(*parts->quantized, parts->numbers, parts->left_out);
+    parts->inventory = inventory_without(*parts->quantized, parts->left_out);
+  }
+  return Layout(std::move(parts));
+}
+
+const Model& Layout::model() const noexcept {
+  return parts_->quantized ? *parts_->quantized : parts_->index.model();
 }
 
 const LayoutSize& Layout::size() const noexcept {
@@ -137,6 +169,12 @@ Result<RankLayout> Layout::rank(std::uint32_t rank) const {
     return failure(checked);
   }
   auto layout = parts_->engine.lay_out(parts_->index, parts_->spec, rank);
+  if (layout && parts_->quantized) {
+    layout = quantized_layout(*parts_->quantized, parts_->numbers, *std::move(layout));
+    if (!layout) {
+      return failure(layout.error().code, parts_->text + ": " + layout.error().text);
+    }
+  }
   if (!layout) return layout;
   layout->left_out = parts_->left_out;
   layout->inventory = parts_->inventory;
@@ -144,6 +182,10 @@ Result<RankLayout> Layout::rank(std::uint32_t rank) const {
 }
 
 Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, std::uint32_t rank) {
+  if (spec.quant) {
+    return failure(ErrorCode::invalid,
+                   text_of(spec) + " has scales that the model has not: lay it out by Layout::of");
+  }
   const auto layout = Layout::of(model, spec);
   if (!layout) return failure(layout);
   return layout->rank(rank);

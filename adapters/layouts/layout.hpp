@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "adapters/model/model.hpp"
+#include "adapters/model/quantized_model.hpp"
 #include "runtime/box.hpp"
 #include "runtime/manifest.hpp"
 #include "runtime/result.hpp"
@@ -30,6 +31,8 @@ struct LayoutSpec {
   /// `physical=0-1-2-3-0`: the logical expert in each physical slot, in every layer of experts.
   /// Empty: slot e holds expert e, and `redundant` further slots begin with expert 0 again.
   std::vector<std::int64_t> physical = {};
+  /// `quant=fp8_block`: weights of projections are kept as codes with scales.
+  std::optional<WeightQuant> quant = {};
 
   friend bool operator==(const LayoutSpec&, const LayoutSpec&) = default;
 };
@@ -39,7 +42,7 @@ struct LayoutSpec {
 /// not know, an option given twice.
 Result<LayoutSpec> parse_layout(std::string_view text);
 /// The inverse: parses back to an equal spec. Options in key order, then choices in key order, then
-/// layers, physical and dtype.
+/// layers, physical, dtype and quant.
 std::string text_of(const LayoutSpec& spec);
 
 /// Where a box of a canonical tensor lies in a local tensor: element (i, j, …) of the box is
@@ -95,20 +98,25 @@ Result<LayoutSize> size_of(const LayoutSpec& spec);
 /// What rank `rank` of a replica keeps. Errors (`invalid`): the model does not fit the layout
 /// (tp that does not divide the heads, layers that stages can't share equally, …), a family that
 /// the layout does not know, tensors that are not those of the model's config, tensors of several
-/// types in one fused tensor, a rank out of range; each says what to change.
+/// types in one fused tensor, a rank out of range, `quant` (whose layout is of another model: see
+/// `Layout`); each says what to change.
 Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, std::uint32_t rank);
 
-/// The same for many ranks: what does not depend on the rank is done once. Borrows the model, which
-/// must outlive it. Immutable; `rank` may be called from several threads.
+/// The same for many ranks: what does not depend on the rank is done once; and for any spec.
+/// Borrows the model, which must outlive it. Immutable; `rank` may be called from several threads.
 class Layout {
  public:
-  /// Errors: those of `size_of` and `lay_out`.
+  /// Errors: those of `size_of` and `lay_out`, and of `quantized`.
   static Result<Layout> of(const Model& model, const LayoutSpec& spec);
   Layout(Layout&&) noexcept;
   Layout& operator=(Layout&&) noexcept;
   ~Layout();
 
   [[nodiscard]] const LayoutSize& size() const noexcept;
+  /// The model whose tensors the pieces of ranks name, which is to be placed with them: the one
+  /// that was given, or with `quant` that with codes and scales, which lives as long as this.
+  [[nodiscard]] const Model& model() const noexcept;
+  /// Errors: those of `lay_out`; blocks of codes that the layout cuts, by local tensor.
   [[nodiscard]] Result<RankLayout> rank(std::uint32_t rank) const;
 
  private:

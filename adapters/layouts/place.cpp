@@ -61,6 +61,7 @@ PlacedShard place(const Model& model, const RankLayout& layout, const ShardId& s
   manifest.inventory =
       layout.inventory ? *layout.inventory : inventory_without(model, layout.left_out);
   manifest.aliases = model.aliases;
+  manifest.encodings = model.encodings;
   TensorTable table(model, manifest.tensors);
   std::uint64_t end = 0;
   for (const LocalTensor& local : layout.tensors) {

@@ -58,13 +58,17 @@ Result<Setting> parse_setting(std::string_view item, std::string_view whole) {
 Result<void> apply(const Engine& engine, const Setting& setting, LayoutSpec& spec) {
   if (auto known = check_option_name(engine, setting.key); !known) return known;
   const std::string key(setting.key);
-  const bool twice = (key == "dtype" && spec.dtype) || (key == "layers" && !spec.layers.empty()) ||
+  const bool twice = (key == "dtype" && spec.dtype) || (key == "quant" && spec.quant) ||
+                     (key == "layers" && !spec.layers.empty()) ||
                      (key == "physical" && !spec.physical.empty()) || spec.options.contains(key) ||
                      spec.choices.contains(key);
   if (twice) return failure(ErrorCode::invalid, "option " + key + " is given twice: leave one out");
   if (key == "dtype") {
     spec.dtype = element_type_named(setting.value);
     if (!spec.dtype) return bad_value(setting, dtype_advice());
+  } else if (key == "quant") {
+    spec.quant = weight_quant_named(setting.value);
+    if (!spec.quant) return bad_value(setting, quant_advice());
   } else if (key == "layers") {
     auto layers = parse_list(setting, layers_advice());
     if (!layers) return failure(layers);
@@ -127,6 +131,7 @@ std::string text_of(const LayoutSpec& spec) {
   add_list("layers", spec.layers);
   add_list("physical", spec.physical);
   if (spec.dtype) add("dtype", name_of(*spec.dtype));
+  if (spec.quant) add("quant", name_of(*spec.quant));
   return text;
 }
 

@@ -96,6 +96,7 @@ struct Model {
   ModelConfig config;
   std::vector<Tensor> tensors;
   std::vector<Alias> aliases;
+  std::vector<Encoding> encodings = {};  ///< Those that tensors name.
 
   friend bool operator==(const Model&, const Model&) = default;
 };

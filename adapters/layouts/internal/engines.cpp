@@ -18,6 +18,7 @@ std::vector<std::string> option_names(const Engine& engine) {
   if (engine.takes_layers) names.emplace_back("layers");
   if (engine.takes_physical) names.emplace_back("physical");
   names.emplace_back("dtype");
+  names.emplace_back("quant");
   return names;
 }
 
@@ -64,6 +65,14 @@ std::string physical_advice() {
 
 std::string dtype_advice() {
   return "use f32 or bf16";
+}
+
+std::string quant_advice() {
+  std::vector<std::string> words;
+  for (int quant = 0; quant < weight_quant_count; ++quant) {
+    words.emplace_back(name_of(static_cast<WeightQuant>(quant)));
+  }
+  return "use " + alternatives(words);
 }
 
 const EngineChoice* choice_named(const Engine& engine, std::string_view name) noexcept {

@@ -38,7 +38,7 @@ struct EngineChoice {
 /// (`settled`), and they are pure.
 struct Engine {
   std::string_view name;
-  std::span<const EngineOption> options;  ///< Besides dtype, which every layout has.
+  std::span<const EngineOption> options;  ///< Besides dtype and quant, which every layout has.
   std::span<const EngineChoice> choices = {};
   bool takes_layers = false;    ///< Whether `layers=` is an option too.
   bool takes_physical = false;  ///< Whether `physical=` is an option too.
@@ -73,6 +73,7 @@ std::string number_advice(std::int64_t least = 1);
 std::string layers_advice();
 std::string physical_advice();
 std::string dtype_advice();
+std::string quant_advice();
 
 /// The choice of that name; null where the engine has none.
 const EngineChoice* choice_named(const Engine& engine, std::string_view name) noexcept;

@@ -53,13 +53,14 @@ TEST_CASE("a text that is no layout is refused with what to write instead", "[la
   REQUIRE(
       refusal("vllm:etp=2") ==
       "layout vllm has no option 'etp': use tp, pp, dp, ep, redundant, placement, gate_up, mtp, "
-      "layers, physical or dtype");
-  REQUIRE(refusal("hf:tp=1") == "layout hf has no option 'tp': use experts or dtype");
-  REQUIRE(refusal("hf:layers=1-1") == "layout hf has no option 'layers': use experts or dtype");
+      "layers, physical, dtype or quant");
+  REQUIRE(refusal("hf:tp=1") == "layout hf has no option 'tp': use experts, dtype or quant");
+  REQUIRE(refusal("hf:layers=1-1") ==
+          "layout hf has no option 'layers': use experts, dtype or quant");
   REQUIRE(refusal("megatron:physical=2") ==
           "layout megatron has no option 'physical': use tp, cp, ep, etp, pp, vpp, dp, "
-          "vocab_multiple, glu_interleave, experts, mtp, layers or dtype");
-  REQUIRE(refusal("hf:=2") == "layout hf has no option '': use experts or dtype");
+          "vocab_multiple, glu_interleave, experts, mtp, layers, dtype or quant");
+  REQUIRE(refusal("hf:=2") == "layout hf has no option '': use experts, dtype or quant");
 }
 
 TEST_CASE("an option is written once, as a key and a value", "[layouts]") {
@@ -189,17 +190,19 @@ TEST_CASE("a spec made by hand is checked as its text would be", "[layouts]") {
   REQUIRE(text(spec) == "unknown layout 'nemo': use hf, fsdp2, megatron, vllm or sglang");
   spec.name = "hf";
   spec.options = {{"dp", 2}};
-  REQUIRE(text(spec) == "layout hf has no option 'dp': use experts or dtype");
+  REQUIRE(text(spec) == "layout hf has no option 'dp': use experts, dtype or quant");
   spec.name = "vllm";
   spec.options = {{"tp", 0}};
   REQUIRE(text(spec) == "tp=0 is out of bounds: use a whole number from 1 to 65536");
   spec.name = "fsdp2";
   spec.options = {};
   spec.layers = {1};
-  REQUIRE(text(spec) == "layout fsdp2 has no option 'layers': use dp, hsdp, experts or dtype");
+  REQUIRE(text(spec) ==
+          "layout fsdp2 has no option 'layers': use dp, hsdp, experts, dtype or quant");
   spec.layers = {};
   spec.physical = {1};
-  REQUIRE(text(spec) == "layout fsdp2 has no option 'physical': use dp, hsdp, experts or dtype");
+  REQUIRE(text(spec) ==
+          "layout fsdp2 has no option 'physical': use dp, hsdp, experts, dtype or quant");
   spec.physical = {};
   spec.layers = {};
   spec.dtype = ElementType::i8;
