@@ -3,7 +3,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "runtime/internal/vector_run.hpp"
@@ -39,18 +39,22 @@ WEIR_INLINE __m256 load8(const std::byte* source) noexcept {
   }
 }
 
-/// Eight f32 as bf16, each in a lane of 32 bits, by the rule of `bf16_of_f32`.
+/// Eight f32 as bf16, each in a lane of 32 bits, by the rule of `bf16_of_f32`. Where there are only
+/// NaNs without payload in the lower half, rounding leaves them what they are.
+template <bool any_nan>
 WEIR_INLINE __m256i bf16_of8(__m256 values) noexcept {
   const __m256i bits = _mm256_castps_si256(values);
   const __m256i upper = _mm256_srli_epi32(bits, 16);
   const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
   const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-  return _mm256_blendv_epi8(_mm256_srli_epi32(up, 16),
-                            _mm256_or_si256(upper, _mm256_set1_epi32(0x0040)), nans_of(values));
+  const __m256i rounded = _mm256_srli_epi32(up, 16);
+  if constexpr (!any_nan) return rounded;
+  return _mm256_blendv_epi8(rounded, _mm256_or_si256(upper, _mm256_set1_epi32(0x0040)),
+                            nans_of(values));
 }
 
 /// A unit of f32, f16 or bf16 from as many f32 as it holds: `part(i)` gives the i-th eight.
-template <ElementType type, class Part>
+template <ElementType type, bool any_nan, class Part>
 WEIR_INLINE __m256i unit_of_floats(const Part& part) noexcept {
   if constexpr (type == f32) {
     return _mm256_castps_si256(part(0));
@@ -59,30 +63,30 @@ WEIR_INLINE __m256i unit_of_floats(const Part& part) noexcept {
     return _mm256_set_m128i(_mm256_cvtps_ph(part(1), rounding), _mm256_cvtps_ph(part(0), rounding));
   } else {
     // Packing works within the halves of a register: quarters come out as 0, 2, 1, 3.
-    return _mm256_permute4x64_epi64(_mm256_packus_epi32(bf16_of8(part(0)), bf16_of8(part(1))),
-                                    0b11'01'10'00);
+    return _mm256_permute4x64_epi64(
+        _mm256_packus_epi32(bf16_of8<any_nan>(part(0)), bf16_of8<any_nan>(part(1))), 0b11'01'10'00);
   }
 }
 
 /// Eight codes, each in a lane of 32 bits, by the rule of `f8_e4m3_of_f32`.
 WEIR_INLINE __m256i f8_of8(__m256 quotients) noexcept {
   const __m256i bits = _mm256_castps_si256(quotients);
-  const __m256i least_normal = _mm256_set1_epi32(0x3c80'0000);
   const __m256i size = _mm256_min_epu32(_mm256_and_si256(bits, _mm256_set1_epi32(0x7fff'ffff)),
                                         _mm256_set1_epi32(0x43e0'0000));
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(size, 20), _mm256_set1_epi32(1));
-  const __m256i up = _mm256_add_epi32(size, _mm256_add_epi32(odd, _mm256_set1_epi32(0x0007'ffff)));
-  const __m256i normal =
-      _mm256_sub_epi32(_mm256_srli_epi32(up, 20), _mm256_set1_epi32((127 - 7) << 3));
-  // From 2^14 to 2^15 floats lie 2^-9 apart, as subnormal codes do: the addition rounds.
-  const __m256 sum = _mm256_add_ps(_mm256_castsi256_ps(size), _mm256_set1_ps(0x1p14F));
-  const __m256i subnormal =
-      _mm256_sub_epi32(_mm256_castps_si256(sum), _mm256_castps_si256(_mm256_set1_ps(0x1p14F)));
-  const __m256i code =
-      _mm256_blendv_epi8(normal, subnormal, _mm256_cmpgt_epi32(least_normal, size));
+  // 2^e, the power of two below, but for subnormal codes 2^-6. Around 2^(e + 20) floats lie
+  // 2^(e - 3) apart, as codes do around the number: adding that rounds to a code, and counts in
+  // the last bits of the sum how many steps of 2^(e - 3) there are.
+  const __m256i power = _mm256_max_epi32(_mm256_and_si256(size, _mm256_set1_epi32(0x7f80'0000)),
+                                         _mm256_set1_epi32(0x3c80'0000));
+  // The code is 8 * (e + 6) more than these. Bits from 20 on are 8 * (e + 20 + 127), which is that
+  // and 8 * 141 too many: 0x98 makes up for them, as far as the last byte goes, and is even.
+  const __m256i above = _mm256_add_epi32(power, _mm256_set1_epi32((20 << 23) + 0x98));
+  const __m256 sum = _mm256_add_ps(_mm256_castsi256_ps(size), _mm256_castsi256_ps(above));
+  const __m256i code = _mm256_add_epi32(_mm256_castps_si256(sum), _mm256_srli_epi32(above, 20));
   const __m256i sign = _mm256_and_si256(_mm256_srli_epi32(bits, 24), _mm256_set1_epi32(0x80));
-  return _mm256_blendv_epi8(_mm256_or_si256(code, sign), _mm256_set1_epi32(0x7f),
-                            nans_of(quotients));
+  const __m256i signed_code =
+      _mm256_or_si256(sign, _mm256_and_si256(code, _mm256_set1_epi32(0x7f)));
+  return _mm256_blendv_epi8(signed_code, _mm256_set1_epi32(0x7f), nans_of(quotients));
 }
 
 WEIR_INLINE __m256i i8_of8(__m256 quotients) noexcept {
@@ -92,22 +96,21 @@ WEIR_INLINE __m256i i8_of8(__m256 quotients) noexcept {
   return _mm256_andnot_si256(nans_of(quotients), codes);
 }
 
-/// The values of eight codes; of a code that is a NaN, some NaN.
+/// The values of eight codes, but those of f8_e4m3 over 256; of a code that is a NaN, some NaN.
 template <ElementType type>
 WEIR_INLINE __m256 values_of8(const std::byte* source) noexcept {
   const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(source));
   if constexpr (type == i8) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
   } else {
-    // f16 has the same form with one more bit of exponent and seven of mantissa; its exponents
-    // count from -15 and not from -7, so that a code is 2^8 times what it means there.
+    // f16 has the same form with one more bit of exponent and seven of mantissa. Its exponents
+    // count from -15 and not from -7.
     const __m128i wide = _mm_cvtepi8_epi16(codes);
     const __m128i size = _mm_and_si128(wide, _mm_set1_epi16(0x7f));
     const __m128i nan = _mm_cmpeq_epi16(size, _mm_set1_epi16(0x7f));
-    const __m128i sign = _mm_and_si128(wide, _mm_set1_epi16(-0x8000));
-    const __m128i bits =
-        _mm_blendv_epi8(_mm_or_si128(_mm_slli_epi16(size, 7), sign), _mm_set1_epi16(0x7e00), nan);
-    return _mm256_mul_ps(_mm256_cvtph_ps(bits), _mm256_set1_ps(256));
+    const __m128i shifted = _mm_and_si128(_mm_slli_epi16(wide, 7), _mm_set1_epi16(-0x4080));
+    // With all bits set it is a NaN.
+    return _mm256_cvtph_ps(_mm_or_si128(shifted, nan));
   }
 }
 
@@ -119,7 +122,7 @@ struct Convert {
   static WEIR_INLINE __m256i unit_of(const std::byte* source) noexcept {
     const auto part = [source](std::size_t i)
                           WEIR_AVX2 { return load8<source_type>(source + 8 * source_bytes * i); };
-    return unit_of_floats<target_type>(part);
+    return unit_of_floats<target_type, true>(part);
   }
 };
 
@@ -156,14 +159,15 @@ struct Dequantize {
   static constexpr std::size_t source_bytes = 1;
   static constexpr std::size_t target_bytes = size_of(target_type);
 
-  static WEIR_INLINE __m256i unit_of(const std::byte* source, float scale) noexcept {
-    const auto part = [source, scale](std::size_t i) WEIR_AVX2 {
+  /// `factor` is the scale, 256 times of it for f8_e4m3.
+  static WEIR_INLINE __m256i unit_of(const std::byte* source, float factor) noexcept {
+    const auto part = [source, factor](std::size_t i) WEIR_AVX2 {
       const __m256 values =
-          _mm256_mul_ps(values_of8<code_type>(source + 8 * i), _mm256_set1_ps(scale));
+          _mm256_mul_ps(values_of8<code_type>(source + 8 * i), _mm256_set1_ps(factor));
       return _mm256_castsi256_ps(_mm256_blendv_epi8(
           _mm256_castps_si256(values), _mm256_set1_epi32(0x7fc0'0000), nans_of(values)));
     };
-    return unit_of_floats<target_type>(part);
+    return unit_of_floats<target_type, false>(part);
   }
 };
 
@@ -202,7 +206,13 @@ void quantize(float scale, std::byte* target, const std::byte* source, std::size
 template <ElementType code_type, ElementType target_type>
 void dequantize(float scale, std::byte* target, const std::byte* source,
                 std::size_t count) noexcept {
-  run_units<Halves<Dequantize<code_type, target_type>>>(target, source, count, scale);
+  const float factor = code_type == i8 ? scale : scale * 256;
+  // Products with the smallest codes may be finite where this factor is not.
+  if (std::isinf(factor)) {
+    return scalar_kernels.dequantize[code_index(code_type)][float_index(target_type)](
+        scale, target, source, count);
+  }
+  run_units<Halves<Dequantize<code_type, target_type>>>(target, source, count, factor);
 }
 
 template <ElementType type>
@@ -233,13 +243,18 @@ WEIR_AVX2 std::uint32_t absmax(const std::byte* source, std::size_t count) noexc
     d = larger<type>(d, sizes<type>(source + at + 96));
   }
   for (; at + 32 <= bytes; at += 32) a = larger<type>(a, sizes<type>(source + at));
-  std::array<std::byte, 32> rest{};
-  std::memcpy(rest.data(), source + at, bytes - at);
   a = larger<type>(larger<type>(a, b), larger<type>(c, d));
-  a = larger<type>(a, sizes<type>(rest.data()));
-  std::array<Bits, 32 / sizeof(Bits)> lanes;
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes.data()), a);
-  return *std::max_element(lanes.begin(), lanes.end());
+  if (at < bytes) {
+    std::array<std::byte, 32> rest{};
+    std::memcpy(rest.data(), source + at, bytes - at);
+    a = larger<type>(a, sizes<type>(rest.data()));
+  }
+  // Halves against each other, as long as there are two.
+  a = larger<type>(a, _mm256_permute2x128_si256(a, a, 1));
+  a = larger<type>(a, _mm256_bsrli_epi128(a, 8));
+  a = larger<type>(a, _mm256_bsrli_epi128(a, 4));
+  if constexpr (type != f32) a = larger<type>(a, _mm256_bsrli_epi128(a, 2));
+  return static_cast<Bits>(_mm256_cvtsi256_si32(a));
 }
 
 template <Division division>

@@ -3,6 +3,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <cmath>
+
 #include "runtime/internal/vector_run.hpp"
 
 // Attributes of each function, and no options of the file: what this file instantiates of other
@@ -34,79 +36,90 @@ WEIR_INLINE __m512 load16(const std::byte* source) noexcept {
   }
 }
 
-/// Sixteen f32 as f16 or bf16, by the rules of `f16_of_f32` and `bf16_of_f32`.
-template <ElementType type>
-WEIR_INLINE __m256i narrow16(__m512 values) noexcept {
-  if constexpr (type == f16) {
-    return _mm512_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  } else {
-    const __m512i bits = _mm512_castps_si512(values);
-    const __m512i upper = _mm512_srli_epi32(bits, 16);
-    const __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    const __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
-    const __m512i rounded =
-        _mm512_mask_or_epi32(_mm512_srli_epi32(up, 16), nan, upper, _mm512_set1_epi32(0x0040));
-    return _mm512_cvtepi32_epi16(rounded);
-  }
+/// The words at odd places (or at even ones) of two registers, one after the other.
+template <bool odd>
+WEIR_INLINE __m512i every_second_word(__m512i low, __m512i high) noexcept {
+  // Word i of the result comes from word 2i of the two together; from 2i + 1 with `odd`.
+  const __m512i even_places = _mm512_setr_epi32(0x0002'0000, 0x0006'0004, 0x000a'0008, 0x000e'000c,
+                                                0x0012'0010, 0x0016'0014, 0x001a'0018, 0x001e'001c,
+                                                0x0022'0020, 0x0026'0024, 0x002a'0028, 0x002e'002c,
+                                                0x0032'0030, 0x0036'0034, 0x003a'0038, 0x003e'003c);
+  const __m512i places =
+      odd ? _mm512_or_si512(even_places, _mm512_set1_epi32(0x0001'0001)) : even_places;
+  return _mm512_permutex2var_epi16(low, places, high);
+}
+
+/// Sixteen f32 with a bf16 in the upper half of each, by the rule of `bf16_of_f32`. Where there
+/// are only NaNs without payload in the lower half, rounding leaves them what they are.
+template <bool any_nan>
+WEIR_INLINE __m512i upper_bf16_of16(__m512 values) noexcept {
+  const __m512i bits = _mm512_castps_si512(values);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  if constexpr (!any_nan) return up;
+  const __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
+  return _mm512_mask_or_epi32(up, nan, bits, _mm512_set1_epi32(0x0040'0000));
 }
 
 /// A line of f32, f16 or bf16 from as many f32 as it holds: `part(i)` gives the i-th sixteen.
-template <ElementType type, class Part>
+template <ElementType type, bool any_nan, class Part>
 WEIR_INLINE __m512i line_of_floats(const Part& part) noexcept {
   if constexpr (type == f32) {
     return _mm512_castps_si512(part(0));
+  } else if constexpr (type == f16) {
+    constexpr int rounding = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph(part(0), rounding)),
+                              _mm512_cvtps_ph(part(1), rounding), 1);
   } else {
-    return _mm512_inserti64x4(_mm512_castsi256_si512(narrow16<type>(part(0))),
-                              narrow16<type>(part(1)), 1);
+    return every_second_word<true>(upper_bf16_of16<any_nan>(part(0)),
+                                   upper_bf16_of16<any_nan>(part(1)));
   }
 }
 
-/// Sixteen codes, by the rule of `f8_e4m3_of_f32`.
-WEIR_INLINE __m128i f8_of16(__m512 quotients) noexcept {
+/// The last byte of each of sixteen becomes the code, by the rule of `f8_e4m3_of_f32`.
+WEIR_INLINE __m512i f8_of16(__m512 quotients) noexcept {
   const __m512i bits = _mm512_castps_si512(quotients);
-  const __m512i least_normal = _mm512_set1_epi32(0x3c80'0000);
   const __m512i size = _mm512_min_epu32(_mm512_and_si512(bits, _mm512_set1_epi32(0x7fff'ffff)),
                                         _mm512_set1_epi32(0x43e0'0000));
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(size, 20), _mm512_set1_epi32(1));
-  const __m512i up = _mm512_add_epi32(size, _mm512_add_epi32(odd, _mm512_set1_epi32(0x0007'ffff)));
-  const __m512i normal =
-      _mm512_sub_epi32(_mm512_srli_epi32(up, 20), _mm512_set1_epi32((127 - 7) << 3));
-  // From 2^14 to 2^15 floats lie 2^-9 apart, as subnormal codes do: the addition rounds.
-  const __m512 sum = _mm512_add_ps(_mm512_castsi512_ps(size), _mm512_set1_ps(0x1p14F));
-  const __m512i subnormal =
-      _mm512_sub_epi32(_mm512_castps_si512(sum), _mm512_castps_si512(_mm512_set1_ps(0x1p14F)));
-  const __m512i code =
-      _mm512_mask_mov_epi32(normal, _mm512_cmplt_epi32_mask(size, least_normal), subnormal);
-  const __m512i sign = _mm512_and_si512(_mm512_srli_epi32(bits, 24), _mm512_set1_epi32(0x80));
+  // 2^e, the power of two below, but for subnormal codes 2^-6. Around 2^(e + 20) floats lie
+  // 2^(e - 3) apart, as codes do around the number: adding that rounds to a code, and counts in
+  // the last bits of the sum how many steps of 2^(e - 3) there are.
+  const __m512i power = _mm512_max_epi32(_mm512_and_si512(size, _mm512_set1_epi32(0x7f80'0000)),
+                                         _mm512_set1_epi32(0x3c80'0000));
+  // The code is 8 * (e + 6) more than these. Bits from 20 on are 8 * (e + 20 + 127), which is that
+  // and 8 * 141 too many: 0x98 makes up for them, as far as the last byte goes, and is even.
+  const __m512i above = _mm512_add_epi32(power, _mm512_set1_epi32((20 << 23) + 0x98));
+  const __m512 sum = _mm512_add_ps(_mm512_castsi512_ps(size), _mm512_castsi512_ps(above));
+  const __m512i code = _mm512_add_epi32(_mm512_castps_si512(sum), _mm512_srli_epi32(above, 20));
+  // Bit by bit: the sign where the last argument is 1, else the code.
+  const __m512i with_sign = _mm512_ternarylogic_epi32(code, _mm512_srli_epi32(bits, 24),
+                                                      _mm512_set1_epi32(0x80), 0b11'01'10'00);
   const __mmask16 nan = _mm512_cmp_ps_mask(quotients, quotients, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi8(
-      _mm512_mask_mov_epi32(_mm512_or_si512(code, sign), nan, _mm512_set1_epi32(0x7f)));
+  return _mm512_mask_mov_epi32(with_sign, nan, _mm512_set1_epi32(0x7f));
 }
 
-WEIR_INLINE __m128i i8_of16(__m512 quotients) noexcept {
+WEIR_INLINE __m512i i8_of16(__m512 quotients) noexcept {
   const __mmask16 number = _mm512_cmp_ps_mask(quotients, quotients, _CMP_ORD_Q);
   const __m512 within =
       _mm512_max_ps(_mm512_min_ps(quotients, _mm512_set1_ps(127)), _mm512_set1_ps(-127));
-  return _mm512_cvtepi32_epi8(_mm512_maskz_cvtps_epi32(number, within));
+  return _mm512_maskz_cvtps_epi32(number, within);
 }
 
-/// The values of sixteen codes; of a code that is a NaN, some NaN.
+/// The values of sixteen codes, but those of f8_e4m3 over 256; of a code that is a NaN, some NaN.
 template <ElementType type>
 WEIR_INLINE __m512 values_of16(const std::byte* source) noexcept {
   const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source));
   if constexpr (type == i8) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes));
   } else {
-    // f16 has the same form with one more bit of exponent and seven of mantissa; its exponents
-    // count from -15 and not from -7, so that a code is 2^8 times what it means there.
+    // f16 has the same form with one more bit of exponent and seven of mantissa. Its exponents
+    // count from -15 and not from -7.
     const __m256i wide = _mm256_cvtepi8_epi16(codes);
     const __m256i size = _mm256_and_si256(wide, _mm256_set1_epi16(0x7f));
     const __mmask16 nan = _mm256_cmpeq_epi16_mask(size, _mm256_set1_epi16(0x7f));
-    const __m256i sign = _mm256_and_si256(wide, _mm256_set1_epi16(-0x8000));
-    const __m256i bits = _mm256_mask_mov_epi16(_mm256_or_si256(_mm256_slli_epi16(size, 7), sign),
-                                               nan, _mm256_set1_epi16(0x7e00));
-    return _mm512_mul_ps(_mm512_cvtph_ps(bits), _mm512_set1_ps(256));
+    const __m256i shifted =
+        _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(-0x4080));
+    return _mm512_cvtph_ps(_mm256_mask_mov_epi16(shifted, nan, _mm256_set1_epi16(0x7e00)));
   }
 }
 
@@ -119,7 +132,7 @@ struct Convert {
     const auto part = [source](std::size_t i) WEIR_AVX512 {
       return load16<source_type>(source + 16 * source_bytes * i);
     };
-    return line_of_floats<target_type>(part);
+    return line_of_floats<target_type, true>(part);
   }
 };
 
@@ -129,7 +142,7 @@ struct Quantize {
   static constexpr std::size_t target_bytes = 1;
 
   /// `divisor` is the scale, or its reciprocal, which is multiplied by.
-  static WEIR_INLINE __m128i part(const std::byte* source, float divisor) noexcept {
+  static WEIR_INLINE __m512i part(const std::byte* source, float divisor) noexcept {
     const __m512 values = load16<source_type>(source);
     const __m512 quotients = division == Division::exact
                                  ? _mm512_div_ps(values, _mm512_set1_ps(divisor))
@@ -142,10 +155,12 @@ struct Quantize {
   }
   static WEIR_INLINE __m512i line(const std::byte* source, float divisor) noexcept {
     constexpr std::size_t step = 16 * source_bytes;
-    __m512i codes = _mm512_castsi128_si512(part(source, divisor));
-    codes = _mm512_inserti32x4(codes, part(source + step, divisor), 1);
-    codes = _mm512_inserti32x4(codes, part(source + 2 * step, divisor), 2);
-    return _mm512_inserti32x4(codes, part(source + 3 * step, divisor), 3);
+    const __m512i low =
+        every_second_word<false>(part(source, divisor), part(source + step, divisor));
+    const __m512i high = every_second_word<false>(part(source + 2 * step, divisor),
+                                                  part(source + 3 * step, divisor));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(low)),
+                              _mm512_cvtepi16_epi8(high), 1);
   }
 };
 
@@ -154,15 +169,16 @@ struct Dequantize {
   static constexpr std::size_t source_bytes = 1;
   static constexpr std::size_t target_bytes = size_of(target_type);
 
-  static WEIR_INLINE __m512i line(const std::byte* source, float scale) noexcept {
-    const auto part = [source, scale](std::size_t i) WEIR_AVX512 {
+  /// `factor` is the scale, 256 times of it for f8_e4m3.
+  static WEIR_INLINE __m512i line(const std::byte* source, float factor) noexcept {
+    const auto part = [source, factor](std::size_t i) WEIR_AVX512 {
       const __m512 values =
-          _mm512_mul_ps(values_of16<code_type>(source + 16 * i), _mm512_set1_ps(scale));
+          _mm512_mul_ps(values_of16<code_type>(source + 16 * i), _mm512_set1_ps(factor));
       const __mmask16 nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
       return _mm512_castsi512_ps(
           _mm512_mask_mov_epi32(_mm512_castps_si512(values), nan, _mm512_set1_epi32(0x7fc0'0000)));
     };
-    return line_of_floats<target_type>(part);
+    return line_of_floats<target_type, false>(part);
   }
 };
 
@@ -201,7 +217,13 @@ void quantize(float scale, std::byte* target, const std::byte* source, std::size
 template <ElementType code_type, ElementType target_type>
 void dequantize(float scale, std::byte* target, const std::byte* source,
                 std::size_t count) noexcept {
-  run_units<Lines<Dequantize<code_type, target_type>>>(target, source, count, scale);
+  const float factor = code_type == i8 ? scale : scale * 256;
+  // Products with the smallest codes may be finite where this factor is not.
+  if (std::isinf(factor)) {
+    return scalar_kernels.dequantize[code_index(code_type)][float_index(target_type)](
+        scale, target, source, count);
+  }
+  run_units<Lines<Dequantize<code_type, target_type>>>(target, source, count, factor);
 }
 
 /// The larger of each pair, of elements' bits without sign.
@@ -230,9 +252,11 @@ WEIR_AVX512 std::uint32_t absmax(const std::byte* source, std::size_t count) noe
     d = larger<type>(d, source + at + 192);
   }
   for (; at + 64 <= bytes; at += 64) a = larger<type>(a, source + at);
-  std::array<std::byte, 64> rest{};
-  std::memcpy(rest.data(), source + at, bytes - at);
-  a = larger<type>(a, rest.data());
+  if (at < bytes) {
+    std::array<std::byte, 64> rest{};
+    std::memcpy(rest.data(), source + at, bytes - at);
+    a = larger<type>(a, rest.data());
+  }
   if constexpr (type == f32) {
     return _mm512_reduce_max_epu32(
         _mm512_max_epu32(_mm512_max_epu32(a, b), _mm512_max_epu32(c, d)));
