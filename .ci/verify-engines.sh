@@ -84,7 +84,7 @@ run_verify_engines() {
   fi
   verify_with trainers megatron fsdp2 transformers
   verify_with bridge megatron_bridge fsdp2_v4 transformers_v4
-  verify_with vllm vllm
+  verify_with vllm vllm conversions
   verify_with sglang sglang
   heading "end"
   if [[ $skipped -gt 0 ]]; then

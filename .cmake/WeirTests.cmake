@@ -76,7 +76,8 @@ endif()
 
 if(TARGET weir_adapters_tests)
   # What real engines keep, as tests/engines took it from them.
-  set_source_files_properties(tests/adapters/engines/golden_test.cpp PROPERTIES
+  set_source_files_properties(
+    tests/adapters/engines/golden_test.cpp tests/adapters/engines/conversions_test.cpp PROPERTIES
     COMPILE_DEFINITIONS WEIR_GOLDEN_FOLDER="${PROJECT_SOURCE_DIR}/tests/engines/golden")
 endif()
 
