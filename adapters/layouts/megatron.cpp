@@ -39,9 +39,9 @@ constexpr std::array<std::string_view, 2> mtp_words = {"keep", "drop"};
 constexpr std::array choices = {EngineChoice{.name = "experts", .words = expert_words},
                                 EngineChoice{.name = "mtp", .words = mtp_words}};
 
-constexpr std::array<std::string_view, 9> families = {"llama",     "qwen2",       "qwen3",
-                                                      "qwen3_moe", "glm4_moe",    "deepseek_v3",
-                                                      "kimi_k2",   "bailing_moe", "bailing_moe_v2"};
+constexpr std::array<std::string_view, 10> families = {
+    "llama",       "qwen2",   "qwen3",       "qwen3_moe",      "glm4_moe",
+    "deepseek_v3", "kimi_k2", "bailing_moe", "bailing_moe_v2", "gpt_oss"};
 
 /// The decoder layers of one model chunk.
 struct Chunk {
@@ -93,6 +93,11 @@ Result<void> check_expert_options(const ModelConfig& config, const LayoutSpec& s
                              {"experts", !chosen(spec, "experts", "grouped")}});
   }
   if (auto good = check_divides("ep", ep, experts.count, "experts"); !good) return good;
+  if (has_joint_experts(config) && etp > 1) {
+    return failure(ErrorCode::invalid, "etp=" + std::to_string(etp) +
+                                           ": Megatron-Core does not cut experts with biases, as " +
+                                           config.family + " has them: give etp=1");
+  }
   if (auto good = check_divides("etp", etp, experts.intermediate_size, "rows of an expert");
       !good) {
     return good;

@@ -49,6 +49,11 @@ void add_attention(RankBuilder& builder, const Rank& rank, const Layer& layer) {
   const std::string local = layer.local + "self_attention.";
   const std::string attention = layer.canonical + std::string(names.attention);
   const std::string output = attention + std::string(names.output);
+  if (has_joint_experts(config)) {
+    builder.stack(
+        local + "core_attention.softmax_offset",
+        {{.tensor = attention + "sinks", .rows = rank.tensor.of(config.num_attention_heads)}});
+  }
   builder.columns(local + "linear_proj.weight", output + ".weight",
                   rank.tensor.of(config.num_attention_heads * config.head_dim));
   if (config.output_bias) builder.whole(local + "linear_proj.bias", output + ".bias");

@@ -1,6 +1,7 @@
 // Megatron-Core's MLPs: [gate; up] of plain ones, of experts and of shared experts.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "adapters/layouts/internal/megatron.hpp"
@@ -24,12 +25,97 @@ std::vector<RowRun> fc1_runs(const std::string& mlp, const std::string& kind, In
   return runs;
 }
 
-/// "linear_fc1.weight" and "linear_fc2.weight" of one expert, under those names.
-void add_expert(RankBuilder& builder, const Rank& rank, const std::string& fc1,
-                const std::string& fc2, const std::string& expert) {
+/// One of an expert's tensors, of `layer`, as `name`.
+struct ExpertTensor {
+  std::string name;
+  std::string layer;
+  std::int64_t expert = 0;
+  bool down = false;  ///< "linear_fc2", or else "linear_fc1".
+  bool bias = false;
+};
+
+/// Of experts that the checkpoint has in one tensor. Weights are turned over; and gate and up,
+/// which alternate there, are apart here, or in blocks as in any other expert.
+void add_joint(RankBuilder& builder, const Rank& rank, const ExpertTensor& tensor) {
+  const std::int64_t hidden = rank.config.hidden_size;
+  const std::int64_t rows = rank.config.experts.intermediate_size;
+  const std::string there = tensor.layer + "mlp.experts.";
+  if (tensor.down) {
+    if (tensor.bias) {
+      builder.boxes(
+          tensor.name, there + "down_proj_bias", {hidden},
+          {{.box = {.start = {tensor.expert, 0}, .extent = {1, hidden}}, .stride = {hidden, 1}}});
+    } else {
+      builder.boxes(tensor.name, there + "down_proj", {hidden, rows},
+                    {{.box = {.start = {tensor.expert, 0, 0}, .extent = {1, rows, hidden}},
+                      .stride = {rows * hidden, 1, rows}}});
+    }
+    return;
+  }
+  const std::int64_t block = rank.glu_interleave == 0 ? rows : rank.glu_interleave;
+  std::vector<LocalBox> boxes;
+  for (std::int64_t first = 0; first < rows; first += block) {
+    if (tensor.bias) {
+      boxes.push_back({.box = {.start = {tensor.expert, first, 0}, .extent = {1, block, 2}},
+                       .offset = 2 * first,
+                       .stride = {2 * rows, 1, block}});
+    } else {
+      boxes.push_back(
+          {.box = {.start = {tensor.expert, 0, first, 0}, .extent = {1, hidden, block, 2}},
+           .offset = 2 * first * hidden,
+           .stride = {2 * rows * hidden, 1, hidden, block * hidden}});
+    }
+  }
+  std::vector<std::int64_t> shape = {2 * rows};
+  if (!tensor.bias) shape.push_back(hidden);
+  builder.boxes(tensor.name, there + (tensor.bias ? "gate_up_proj_bias" : "gate_up_proj"),
+                std::move(shape), boxes);
+}
+
+void add_expert(RankBuilder& builder, const Rank& rank, const ExpertTensor& tensor) {
+  if (has_joint_experts(rank.config)) return add_joint(builder, rank, tensor);
   const IndexRange kept = rank.expert_tensor.of(rank.config.experts.intermediate_size);
-  if (!fc1.empty()) builder.stack(fc1, fc1_runs(expert, "weight", kept, rank.glu_interleave));
-  if (!fc2.empty()) builder.columns(fc2, expert + "down_proj.weight", kept);
+  const std::string expert = tensor.layer + "mlp.experts." + std::to_string(tensor.expert) + ".";
+  if (tensor.down) {
+    builder.columns(tensor.name, expert + "down_proj.weight", kept);
+  } else {
+    builder.stack(tensor.name, fc1_runs(expert, "weight", kept, rank.glu_interleave));
+  }
+}
+
+/// All experts of the rank, whose names begin with `local`. Local expert i is global expert
+/// `own.first` + i: a local number says nothing by itself.
+void add_routed(RankBuilder& builder, const Rank& rank, const std::string& local,
+                const std::string& layer) {
+  const IndexRange own = rank.expert.of(rank.config.experts.count);
+  const int kinds = has_joint_experts(rank.config) ? 2 : 1;
+  const auto add = [&](std::string name, std::int64_t i, bool down, bool bias) {
+    add_expert(builder, rank,
+               {.name = std::move(name),
+                .layer = layer,
+                .expert = own.first + i,
+                .down = down,
+                .bias = bias});
+  };
+  const auto name_of = [](bool down, bool bias) {
+    return std::string(down ? "linear_fc2." : "linear_fc1.") + (bias ? "bias" : "weight");
+  };
+  for (std::int64_t i = 0; rank.sequential_experts && i < own.count; ++i) {
+    const std::string expert = local + "local_experts." + std::to_string(i) + ".";
+    for (const bool down : {false, true}) {
+      for (int kind = 0; kind < kinds; ++kind) {
+        add(expert + name_of(down, kind > 0), i, down, kind > 0);
+      }
+    }
+  }
+  if (rank.sequential_experts) return;
+  for (const bool down : {false, true}) {
+    for (int kind = 0; kind < kinds; ++kind) {
+      for (std::int64_t i = 0; i < own.count; ++i) {
+        add(local + name_of(down, kind > 0) + std::to_string(i), i, down, kind > 0);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -61,27 +147,10 @@ void add_experts(RankBuilder& builder, const Rank& rank, const Layer& layer) {
     builder.whole(mlp + "router.expert_bias", layer.canonical + std::string(names.score_bias));
     builder.keep_last_in_f32();
   }
-  // Local expert i is global expert `own.first` + i: a local number says nothing by itself.
-  const IndexRange own = rank.expert.of(experts.count);
-  const auto canonical = [&](std::int64_t local) {
-    return layer.canonical + "mlp.experts." + std::to_string(own.first + local) + ".";
-  };
-  if (rank.sequential_experts) {
-    for (std::int64_t i = 0; i < own.count; ++i) {
-      const std::string local = mlp + "experts.local_experts." + std::to_string(i) + ".";
-      add_expert(builder, rank, local + "linear_fc1.weight", local + "linear_fc2.weight",
-                 canonical(i));
-    }
-  } else {
-    for (std::int64_t i = 0; i < own.count; ++i) {
-      const std::string fc1 = mlp + "experts.linear_fc1.weight" + std::to_string(i);
-      add_expert(builder, rank, fc1, "", canonical(i));
-    }
-    for (std::int64_t i = 0; i < own.count; ++i) {
-      const std::string fc2 = mlp + "experts.linear_fc2.weight" + std::to_string(i);
-      add_expert(builder, rank, "", fc2, canonical(i));
-    }
+  if (has_joint_experts(rank.config)) {
+    builder.whole(mlp + "router.bias", layer.canonical + std::string(names.router) + "bias");
   }
+  add_routed(builder, rank, mlp + "experts.", layer.canonical);
   if (experts.shared_intermediate_size == 0) return;
   const std::string shared = layer.canonical + std::string(names.shared_experts);
   const IndexRange kept = rank.tensor.of(experts.shared_intermediate_size);

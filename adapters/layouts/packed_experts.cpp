@@ -7,7 +7,7 @@ namespace weir {
 
 Result<void> check_packing(const Model& model, const LayoutSpec& spec) {
   if (!chosen(spec, "experts", "packed")) return {};
-  if (model.config.experts.count > 0 && model.config.family != "gpt_oss") return {};
+  if (model.config.experts.count > 0 && !has_joint_experts(model.config)) return {};
   return failure(ErrorCode::invalid,
                  "experts=packed is for a model whose experts are tensors of their own, and this "
                  "one has none: leave it out");

@@ -68,6 +68,8 @@ Result<IndexRange> stage_layers(const ModelConfig& config, const LayoutSpec& spe
 Result<RankLayout> lay_out(const TensorIndex& index, const LayoutSpec& spec, const Rank& rank) {
   const ModelConfig& config = rank.config;
   const std::string embedding(names_of(config).embedding);
+  const std::string local_embedding =
+      has_joint_experts(config) ? std::string(rank.names.joint_embedding) : embedding;
   const std::string head(head_name);
   const std::int64_t vocabulary = padded_vocabulary(config);
   const bool tied = config.tie_word_embeddings;
@@ -76,7 +78,7 @@ Result<RankLayout> lay_out(const TensorIndex& index, const LayoutSpec& spec, con
   const bool copy = rank.last_stage && !rank.first_stage && tied;
   const bool embeds = copy && !rank.tied_copy_is_head;
   if (rank.first_stage || embeds || (rank.last_stage && rank.mtp)) {
-    builder.padded_rows(embedding, embedding, rank.embedding.of(vocabulary));
+    builder.padded_rows(local_embedding, embedding, rank.embedding.of(vocabulary));
   }
   for (std::int64_t layer = rank.layers.first; layer < rank.layers.end(); ++layer) {
     add_layer(builder, rank, layer_name(layer), layer);

@@ -21,6 +21,13 @@ IndexRange key_value_heads(const Rank& rank) {
   return part.of(heads);
 }
 
+/// Behind a layer's name.
+std::string_view local_attention(const Rank& rank) {
+  if (has_joint_experts(rank.config)) return rank.names.joint_attention;
+  if (rank.config.delta_net.full_attention_interval > 0) return rank.names.hybrid_attention;
+  return names_of(rank.config).attention;
+}
+
 }  // namespace
 
 std::optional<std::string> head_objection(const ModelConfig& config, std::int64_t tp,
@@ -42,9 +49,7 @@ void add_attention(RankBuilder& builder, const Rank& rank, const std::string& lo
                    const std::string& layer) {
   const ModelConfig& config = rank.config;
   const DecoderNames names = names_of(config);
-  const bool hybrid = config.delta_net.full_attention_interval > 0;
-  const std::string here =
-      local + std::string(hybrid ? rank.names.hybrid_attention : names.attention);
+  const std::string here = local + std::string(local_attention(rank));
   const std::string there = layer + std::string(names.attention);
   const IndexRange heads = rank.attention.of(config.num_attention_heads);
   const IndexRange query = rows_of(heads, query_rows(config) / config.num_attention_heads);
@@ -60,6 +65,9 @@ void add_attention(RankBuilder& builder, const Rank& rank, const std::string& lo
     const std::string name = std::string(module) + kind;
     builder.whole(here + name, there + name);
   };
+  if (has_joint_experts(config)) {
+    builder.stack(here + "sinks", {{.tensor = there + "sinks", .rows = heads}});
+  }
   const std::string output = std::string(names.output) + ".weight";
   merged("weight");
   if (config.qkv_bias) merged("bias");

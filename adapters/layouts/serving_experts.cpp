@@ -51,7 +51,54 @@ void add_stacked(RankBuilder& builder, const Rank& rank, const std::string& loca
   builder.stack_columns(local + "w2_weight", columns);
 }
 
+/// The same of experts that the checkpoint has in one tensor. Gate and up alternate here, too, row
+/// by row; and since ranks add up what they make of their rows of down, one alone has its bias.
+void add_joint(RankBuilder& builder, const Rank& rank, const std::string& local,
+               const std::string& layer) {
+  const std::int64_t hidden = rank.config.hidden_size;
+  const auto [first, rows] = rank.expert_rows.of(rank.config.experts.intermediate_size);
+  const std::int64_t slots = std::ssize(rank.slots);
+  const std::string there = layer + "mlp.experts.";
+  const std::string bias(rank.names.joint_bias);
+  std::vector<LocalBox> w13;
+  std::vector<LocalBox> w13_bias;
+  std::vector<LocalBox> w2;
+  std::vector<LocalBox> w2_bias;
+  for (std::int64_t slot = 0; slot < slots; ++slot) {
+    const std::int64_t expert = rank.slots[static_cast<std::size_t>(slot)];
+    const std::int64_t size = rows * hidden;
+    w13.push_back({.box = {.start = {expert, 0, first, 0}, .extent = {1, hidden, rows, 2}},
+                   .offset = slot * 2 * size,
+                   .stride = {2 * size, 1, 2 * hidden, hidden}});
+    w13_bias.push_back({.box = {.start = {expert, first, 0}, .extent = {1, rows, 2}},
+                        .offset = slot * 2 * rows,
+                        .stride = {2 * rows, 2, 1}});
+    w2.push_back({.box = {.start = {expert, first, 0}, .extent = {1, rows, hidden}},
+                  .offset = slot * size,
+                  .stride = {size, 1, rows}});
+    if (rank.expert_rows.index > 0) continue;
+    w2_bias.push_back({.box = {.start = {expert, 0}, .extent = {1, hidden}},
+                       .offset = slot * hidden,
+                       .stride = {hidden, 1}});
+  }
+  builder.boxes(local + "w13_weight", there + "gate_up_proj", {slots, 2 * rows, hidden}, w13);
+  builder.boxes(local + "w13_" + bias, there + "gate_up_proj_bias", {slots, 2 * rows}, w13_bias);
+  builder.boxes(local + "w2_weight", there + "down_proj", {slots, hidden, rows}, w2);
+  builder.boxes(local + "w2_" + bias, there + "down_proj_bias", {slots, hidden}, w2_bias);
+}
+
 }  // namespace
+
+Result<void> check_joint_experts(const ModelConfig& config, const LayoutSpec& spec) {
+  if (!has_joint_experts(config)) return {};
+  if (option(spec, "redundant") > 0 || !spec.physical.empty()) {
+    return failure(ErrorCode::invalid, spec.name + " has no redundant experts of " + config.family +
+                                           ": leave redundant= and physical= out");
+  }
+  if (chosen(spec, "gate_up", "w13")) return {};
+  return failure(ErrorCode::invalid, "gate_up=w31: gate and up of " + config.family +
+                                         " alternate row by row: leave it out");
+}
 
 Result<std::vector<std::int64_t>> slots_of(const ModelConfig& config, const LayoutSpec& spec,
                                            const Placement& placement) {
@@ -118,6 +165,12 @@ void add_experts(RankBuilder& builder, const Rank& rank, const std::string& loca
   const std::string router = std::string(names.router) + "weight";
   builder.whole(local + router, layer + router);
   if (experts.router_f32) builder.keep_last_in_f32();
+  if (has_joint_experts(rank.config)) {
+    const std::string bias = std::string(names.router) + "bias";
+    builder.whole(local + bias, layer + bias);
+    add_joint(builder, rank, name(local, rank.names.experts), layer);
+    return;
+  }
   if (experts.score_bias) {
     builder.whole(name(local, names.score_bias), name(layer, names.score_bias));
     builder.keep_last_in_f32();

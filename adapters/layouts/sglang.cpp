@@ -26,7 +26,8 @@ constexpr serving::Names names = {.experts = "mlp.experts.",
                                   .mtp_block = "decoder.",
                                   .absorbed_key = "w_kc",
                                   .absorbed_value = "w_vc",
-                                  .hybrid_attention = ""};
+                                  .hybrid_attention = "",
+                                  .joint_bias = "weight_bias"};
 
 Result<LayoutSize> size(const LayoutSpec& spec) {
   const std::int64_t tp = option(spec, "tp");
@@ -65,6 +66,12 @@ Result<void> check_experts(const ModelConfig& config, const LayoutSpec& spec) {
                              {"physical", !spec.physical.empty()},
                              {"shared", fused},
                              {"gate_up", !chosen(spec, "gate_up", "w13")}});
+  }
+  if (auto fits = serving::check_joint_experts(config, spec); !fits) return fits;
+  if (has_joint_experts(config) && ep > 1) {
+    return failure(ErrorCode::invalid, "ep=" + std::to_string(ep) +
+                                           ": SGLang cuts each expert of " + config.family +
+                                           " over all tp ranks, leave ep out");
   }
   if (fused && (experts.shared_intermediate_size == 0 ||
                 experts.shared_intermediate_size % experts.intermediate_size != 0)) {

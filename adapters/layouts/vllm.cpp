@@ -23,7 +23,9 @@ constexpr serving::Names names = {.experts = "mlp.experts.routed_experts.",
                                   .latent_down = "fused_qkv_a_proj",
                                   .mtp_block = "mtp_block.",
                                   .absorbed_key = "mla_attn.mla_attn.W_UK_T",
-                                  .absorbed_value = "mla_attn.mla_attn.W_UV"};
+                                  .absorbed_value = "mla_attn.mla_attn.W_UV",
+                                  .joint_embedding = "model.embedding.weight",
+                                  .joint_attention = "attn."};
 
 std::optional<std::string> objection(const ModelConfig& config, std::int64_t tp) {
   if (auto text = serving::head_objection(config, tp)) return text;
@@ -62,7 +64,12 @@ Result<void> check_experts(const ModelConfig& config, const LayoutSpec& spec) {
                              {"placement", !chosen(spec, "placement", "linear")},
                              {"gate_up", !chosen(spec, "gate_up", "w13")}});
   }
-  if (ep > 1) return {};
+  if (auto fits = serving::check_joint_experts(config, spec); !fits) return fits;
+  if (ep > 1) {
+    // Only experts one by one may be shared out unevenly.
+    return has_joint_experts(config) ? check_divides("ep", ep, config.experts.count, "experts")
+                                     : Result<void>();
+  }
   return check_divides("tp x dp", option(spec, "tp") * option(spec, "dp"),
                        config.experts.intermediate_size, "rows of an expert");
 }

@@ -86,7 +86,8 @@ class Faults {
   std::size_t count_ = 0;
 };
 
-/// Holds `held` against `expected`, and takes over from there which of them are buffers.
+/// Holds `held` against `expected`, and takes over from there their canonical shapes and which of
+/// them are buffers.
 Result<void> check_against(const Model& expected, std::vector<Tensor>& held) {
   Faults faults;
   std::map<std::string_view, Tensor*> by_name;
@@ -98,13 +99,15 @@ Result<void> check_against(const Model& expected, std::vector<Tensor>& held) {
       continue;
     }
     Tensor& tensor = *found->second;
-    if (tensor.shape != wanted.shape) {
+    const Dims stored(stored_shape(expected.config, wanted));
+    if (tensor.shape != stored) {
       faults.add("tensor " + quoted_name(wanted.name) + " is " + text_of(tensor.shape) +
-                 " and should be " + text_of(wanted.shape));
+                 " and should be " + text_of(stored));
     } else if (tensor.kind != TensorKind::parameter) {
       faults.add("tensor " + quoted_name(wanted.name) + " is " + std::string(name_of(tensor.type)) +
                  " and should be floating-point");
     }
+    tensor.shape = wanted.shape;
     tensor.kind = wanted.kind;  // A file does not tell a buffer of floats from a parameter.
     by_name.erase(found);
   }

@@ -17,10 +17,14 @@ DecoderNames names_of(const ModelConfig& config) {
   } else if (config.family == "qwen3_next") {
     names.shared_experts = "mlp.shared_expert.";
     names.shared_gate = "mlp.shared_expert_gate.weight";
-  } else if (config.family == "gpt_oss") {
+  } else if (has_joint_experts(config)) {
     names.router = "mlp.router.";
   }
   return names;
+}
+
+bool has_joint_experts(const ModelConfig& config) noexcept {
+  return config.family == "gpt_oss";
 }
 
 std::string layer_name(std::int64_t layer) {

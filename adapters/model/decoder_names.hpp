@@ -28,6 +28,10 @@ struct DecoderNames {
 /// The names of the family of that config, which must be a known one.
 DecoderNames names_of(const ModelConfig& config);
 
+/// Whether a layer has all of its experts in four tensors (gpt-oss): `gate_up_proj` [expert, input,
+/// row, gate or up], `down_proj` [expert, row, output], and a bias of each.
+bool has_joint_experts(const ModelConfig& config) noexcept;
+
 inline constexpr std::string_view final_norm_name = "model.norm.weight";
 inline constexpr std::string_view head_name = "lm_head.weight";
 

@@ -59,7 +59,7 @@ void TensorList::add_attention(const std::string& layer) {
     add(attention + std::string(names.key_norm) + ".weight", {config_.head_dim});
   }
   // The logit of a token that is not there, one for each head.
-  if (config_.family == "gpt_oss") add(attention + "sinks", {config_.num_attention_heads});
+  if (has_joint_experts(config_)) add(attention + "sinks", {config_.num_attention_heads});
 }
 
 void TensorList::add_latent(const std::string& attention) {
@@ -104,18 +104,17 @@ void TensorList::add_experts(const std::string& layer) {
   const ExpertsConfig& experts = config_.experts;
   const DecoderNames names = names_of(config_);
   const std::int64_t hidden = config_.hidden_size;
-  const bool packed = config_.family == "gpt_oss";
   add(layer + std::string(names.router) + "weight", {experts.count, hidden});
   if (experts.score_bias) {
     // A buffer of f32: engines keep it so, whatever the weights' type.
     tensors_.push_back({layer + std::string(names.score_bias), ElementType::f32,
                         Dims{experts.count}, TensorKind::buffer});
   }
-  if (packed) {
+  if (has_joint_experts(config_)) {
     const std::int64_t width = experts.intermediate_size;
     add(layer + std::string(names.router) + "bias", {experts.count});
-    add(layer + "mlp.experts.gate_up_proj", {experts.count, hidden, 2 * width});
-    add(layer + "mlp.experts.gate_up_proj_bias", {experts.count, 2 * width});
+    add(layer + "mlp.experts.gate_up_proj", {experts.count, hidden, width, 2});
+    add(layer + "mlp.experts.gate_up_proj_bias", {experts.count, width, 2});
     add(layer + "mlp.experts.down_proj", {experts.count, width, hidden});
     add(layer + "mlp.experts.down_proj_bias", {experts.count, hidden});
     return;

@@ -29,6 +29,19 @@ std::span<const std::string_view> known_families() noexcept {
   return families;
 }
 
+std::vector<std::int64_t> stored_shape(const ModelConfig& config, const Tensor& tensor) {
+  const auto extents = tensor.shape.values();
+  std::vector<std::int64_t> shape(extents.begin(), extents.end());
+  const bool interleaved =
+      has_joint_experts(config) && tensor.name.find("experts.gate_up_proj") != std::string::npos;
+  if (interleaved && shape.size() > 1) {
+    const std::int64_t alternating = shape.back();
+    shape.pop_back();
+    shape.back() *= alternating;
+  }
+  return shape;
+}
+
 Result<Model> model_of(const ModelConfig& config) {
   if (std::ranges::find(families, config.family) == families.end()) {
     return failure(ErrorCode::invalid, "no rules for a model of the family \"" + config.family +

@@ -101,6 +101,11 @@ struct Model {
   friend bool operator==(const Model&, const Model&) = default;
 };
 
+/// The shape that a checkpoint's file gives the tensor. It is the canonical one, but where a file
+/// interleaves the rows of two projections: gpt-oss's gate and up alternate along the last
+/// dimension of its experts, and here are a further dimension, [..., row, gate or up].
+std::vector<std::int64_t> stored_shape(const ModelConfig& config, const Tensor& tensor);
+
 /// Reads the text of a `config.json`. Errors (`invalid`) name the key and what it should be:
 /// missing or negative numbers, heads that do not divide, implausible sizes (checked so that no
 /// product of them overflows).

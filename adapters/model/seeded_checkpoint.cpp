@@ -74,8 +74,7 @@ Result<void> write_weights(const std::filesystem::path& path, const Model& model
   std::vector<FileTensor> tensors;
   std::uint64_t total = 0;
   for (const Tensor& tensor : model.tensors) {
-    const auto extents = tensor.shape.values();
-    tensors.push_back({tensor.name, tensor.type, {extents.begin(), extents.end()}});
+    tensors.push_back({tensor.name, tensor.type, stored_shape(model.config, tensor)});
     total += bytes_of(tensors.back());
   }
   // Transformers refuses a file whose metadata does not name a framework.

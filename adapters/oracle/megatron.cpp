@@ -57,6 +57,7 @@ bool experts_fit(const ModelConfig& config, const Groups& groups, RankWriter& wr
         "ep, etp, glu_interleave and experts are for models with experts");
   }
   bool ok = writer.require(experts.count % rank.ep == 0, "ep must divide the experts");
+  ok &= writer.require(!is_gpt_oss(config) || rank.etp == 1, "experts with biases need etp=1");
   ok &= writer.require(experts.intermediate_size % rank.etp == 0,
                        "etp must divide moe_intermediate_size");
   ok &= writer.require(experts.shared_intermediate_size % rank.tp == 0,

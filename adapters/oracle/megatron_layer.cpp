@@ -35,6 +35,11 @@ void write_attention(const ModelConfig& config, const MegatronRank& rank, const 
   const std::string output = attention + (is_bailing(config) ? "dense" : "o_proj");
   const std::string here = local + "self_attention.";
 
+  if (is_gpt_oss(config)) {
+    writer.put_vector(here + "core_attention.softmax_offset",
+                      part_of(writer.vector(attention + "sinks", config.num_attention_heads),
+                              rank.tp_rank, rank.tp));
+  }
   const std::int64_t columns = q_rows / rank.tp;
   writer.put_matrix(here + "linear_proj.weight", writer.matrix(output + ".weight", hidden, q_rows),
                     columns, rank.tp_rank * columns);
@@ -142,6 +147,49 @@ Rows expert_fc1(const MegatronRank& rank, const MlpRows& expert) {
   return rows;
 }
 
+/// Experts are dealt out in order, the first E / EP to expert rank 0.
+void write_routed_experts(const ModelConfig& config, const MegatronRank& rank,
+                          const std::string& hf, const std::string& at, RankWriter& writer) {
+  const std::int64_t columns = config.experts.intermediate_size / rank.etp;
+  std::vector<MlpRows> mine;
+  std::vector<MlpRows> biases;
+  for (std::int64_t expert = 0; expert < config.experts.count; ++expert) {
+    if (expert / (config.experts.count / rank.ep) != rank.ep_rank) continue;
+    mine.push_back(expert_rows(config, hf, expert, writer));
+    if (is_gpt_oss(config)) biases.push_back(expert_bias_rows(config, hf, expert, writer));
+  }
+  const auto put = [&](const std::string& name, std::size_t i, bool first, bool bias) {
+    if (bias) {
+      writer.put_vector(name, first ? expert_fc1(rank, biases[i]) : biases[i].down);
+    } else if (first) {
+      writer.put_matrix(name, expert_fc1(rank, mine[i]), config.hidden_size);
+    } else {
+      writer.put_matrix(name, mine[i].down, columns, rank.etp_rank * columns);
+    }
+  };
+  const std::vector<bool> kinds =
+      biases.empty() ? std::vector<bool>{false} : std::vector<bool>{false, true};
+  if (rank.sequential) {
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      const std::string expert = at + "local_experts." + std::to_string(i);
+      for (const bool bias : kinds) {
+        put(expert + (bias ? ".linear_fc1.bias" : ".linear_fc1.weight"), i, true, bias);
+      }
+      for (const bool bias : kinds) {
+        put(expert + (bias ? ".linear_fc2.bias" : ".linear_fc2.weight"), i, false, bias);
+      }
+    }
+    return;
+  }
+  for (const bool first : {true, false}) {
+    for (const bool bias : kinds) {
+      const std::string name =
+          at + (first ? "linear_fc1." : "linear_fc2.") + (bias ? "bias" : "weight");
+      for (std::size_t i = 0; i < mine.size(); ++i) put(name + std::to_string(i), i, first, bias);
+    }
+  }
+}
+
 void write_experts(const ModelConfig& config, const MegatronRank& rank, const std::string& hf,
                    const std::string& local, RankWriter& writer) {
   const std::int64_t hidden = config.hidden_size;
@@ -149,40 +197,18 @@ void write_experts(const ModelConfig& config, const MegatronRank& rank, const st
   const std::string mlp = local + "mlp.";
   writer.put_vector(local + "pre_mlp_layernorm.weight",
                     writer.vector(hf + "post_attention_layernorm.weight", hidden));
-  writer.put_matrix(mlp + "router.weight",
-                    writer.matrix(hf + "mlp.gate.weight", experts.count, hidden), hidden);
+  const std::string router = hf + (is_gpt_oss(config) ? "mlp.router." : "mlp.gate.");
+  writer.put_matrix(mlp + "router.weight", writer.matrix(router + "weight", experts.count, hidden),
+                    hidden);
+  if (is_gpt_oss(config)) {
+    writer.put_vector(mlp + "router.bias", writer.vector(router + "bias", experts.count));
+  }
   if (experts.score_bias) {
     writer.put_vector(mlp + "router.expert_bias",
                       writer.vector(hf + "mlp." + score_bias_of(config), experts.count));
     writer.keep_in_f32();
   }
-  // Experts are dealt out in order, the first E / EP to expert rank 0.
-  std::vector<MlpRows> mine;
-  for (std::int64_t expert = 0; expert < experts.count; ++expert) {
-    if (expert / (experts.count / rank.ep) != rank.ep_rank) continue;
-    mine.push_back(expert_rows(config, hf, expert, writer));
-  }
-  const std::int64_t columns = experts.intermediate_size / rank.etp;
-  const auto fc1 = [&](const std::string& name, const MlpRows& expert) {
-    writer.put_matrix(name, expert_fc1(rank, expert), hidden);
-  };
-  const auto fc2 = [&](const std::string& name, const MlpRows& expert) {
-    writer.put_matrix(name, expert.down, columns, rank.etp_rank * columns);
-  };
-  if (rank.sequential) {
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      const std::string at = mlp + "experts.local_experts." + std::to_string(i);
-      fc1(at + ".linear_fc1.weight", mine[i]);
-      fc2(at + ".linear_fc2.weight", mine[i]);
-    }
-  } else {
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      fc1(mlp + "experts.linear_fc1.weight" + std::to_string(i), mine[i]);
-    }
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      fc2(mlp + "experts.linear_fc2.weight" + std::to_string(i), mine[i]);
-    }
-  }
+  write_routed_experts(config, rank, hf, mlp + "experts.", writer);
   const std::int64_t width = experts.shared_intermediate_size;
   if (width == 0) return;
   const MlpRows shared = mlp_rows(config, hf + "mlp.shared_experts.", width, writer);

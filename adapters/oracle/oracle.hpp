@@ -22,14 +22,15 @@ inline constexpr std::int64_t padding = -1;
 struct Row {
   std::int64_t tensor = padding;  ///< Index into `Model::tensors`, or `padding`.
   std::int64_t row = 0;           ///< In that canonical tensor.
-  std::int64_t column = 0;        ///< Added to the local tensor's first column.
+  std::int64_t column = 0;        ///< Where it begins in that row.
+  std::int64_t step = 1;          ///< From one local element to the next: of a transposed one more.
 
   friend bool operator==(const Row&, const Row&) = default;
 };
 
 /// One local tensor, its last dimension its columns and all others folded into its rows: element
-/// (r, c) is canonical element (rows[r].row, rows[r].column + first_column + c) of tensor
-/// rows[r].tensor, or zero where that is padding.
+/// (r, c) is canonical element (rows[r].row, rows[r].column + (first_column + c) * rows[r].step) of
+/// tensor rows[r].tensor, or zero where that is padding.
 struct LocalTensor {
   std::string name;
   ElementType type = ElementType::bf16;  ///< Of the local elements: the layout's `dtype` applied.

@@ -166,8 +166,8 @@ Run run_at(const Rank& rank, const LocalTensor& local, std::int64_t row, std::in
   Run run{start.tensor, 0, row * local.columns, local.columns};
   const bool padded = start.tensor == padding;
   const std::int64_t stride = padded ? 0 : rank.columns[static_cast<std::size_t>(start.tensor)];
-  if (!padded) run.first = start.row * stride + start.column + local.first_column;
-  if (!padded && stride != local.columns) return run;
+  if (!padded) run.first = start.row * stride + start.column + local.first_column * start.step;
+  if (!padded && (stride != local.columns || start.step != 1)) return run;
   for (std::int64_t next = row + 1; next < last_row; ++next) {
     const Row& more = local.rows[static_cast<std::size_t>(next)];
     if (more.tensor != start.tensor) break;
@@ -219,6 +219,14 @@ void for_blocks(const Rank& rank, const Task& task, const Use& use) {
   std::int64_t row = task.first_row;
   while (row < task.last_row) {
     const Run run = run_at(rank, local, row, task.last_row);
+    const Row& start = local.rows[static_cast<std::size_t>(row)];
+    if (start.tensor != padding && start.step != 1) {  // Element by element.
+      for (std::int64_t c = 0; c < local.columns; ++c) {
+        if (!use(Run{run.tensor, run.first + c * start.step, run.local_first + c, 1})) return;
+      }
+      ++row;
+      continue;
+    }
     for (std::int64_t done = 0; done < run.count; done += block_elements) {
       Run block = run;
       block.first += done;

@@ -26,8 +26,9 @@ void write_attention(const ModelConfig& config, const ServingRank& rank, const s
   const std::int64_t kv_first = tp >= kv_heads ? t / (tp / kv_heads) : t * kv_count;
   const std::string at = attention_of(config);
   const bool bailing = is_bailing(config);
-  const std::string own =
-      local + (config.delta_net.full_attention_interval > 0 ? rank.hybrid_attention : at);
+  const std::string own = local + (is_gpt_oss(config) ? rank.gpt_oss_attention
+                                   : is_next(config)  ? rank.hybrid_attention
+                                                      : at);
   const std::string fused = own + (bailing ? "query_key_value." : "qkv_proj.");
   const std::string output = bailing ? "dense." : "o_proj.";
   const auto merged = [&](const std::string& kind) {
@@ -36,6 +37,11 @@ void write_attention(const ModelConfig& config, const ServingRank& rank, const s
                     slice_of(all.k, kv_first * head, kv_count * head),
                     slice_of(all.v, kv_first * head, kv_count * head)});
   };
+  if (is_gpt_oss(config)) {
+    writer.put_vector(
+        own + "sinks",
+        share_of(writer.vector(hf + at + "sinks", config.num_attention_heads), rank.attention));
+  }
   writer.put_matrix(fused + "weight", merged("weight"), hidden);
   if (config.qkv_bias) writer.put_vector(fused + "bias", merged("bias"));
   writer.put_matrix(own + output + "weight",
@@ -183,8 +189,52 @@ void write_slots(const ModelConfig& config, const ServingRank& rank, const std::
                    rank.expert.index * columns);
 }
 
+/// Row after row of gate, each followed by its row of up.
+Rows alternating(const Rows& gate, const Rows& up) {
+  Rows rows;
+  for (std::size_t i = 0; i < gate.size() && i < up.size(); ++i) {
+    rows.push_back(gate[i]);
+    rows.push_back(up[i]);
+  }
+  return rows;
+}
+
+/// Ranks that share an expert add up their outputs, so that only the first may add its bias.
+void write_gpt_oss_experts(const ModelConfig& config, const ServingRank& rank,
+                           const std::string& hf, const std::string& local, RankWriter& writer) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t slots = std::ssize(rank.slots);
+  writer.put_matrix(local + "mlp.router.weight",
+                    writer.matrix(hf + "mlp.router.weight", config.experts.count, hidden), hidden);
+  writer.put_vector(local + "mlp.router.bias",
+                    writer.vector(hf + "mlp.router.bias", config.experts.count));
+  std::vector<Rows> w13;
+  std::vector<Rows> w13_bias;
+  std::vector<Rows> w2;
+  std::vector<Rows> w2_bias;
+  for (const std::int64_t expert : rank.slots) {
+    const MlpRows mlp = expert_rows(config, hf, expert, writer);
+    const MlpRows bias = expert_bias_rows(config, hf, expert, writer);
+    w13.push_back(alternating(share_of(mlp.gate, rank.expert), share_of(mlp.up, rank.expert)));
+    w13_bias.push_back(
+        alternating(share_of(bias.gate, rank.expert), share_of(bias.up, rank.expert)));
+    w2.push_back(mlp.down);
+    w2_bias.push_back(rank.expert.index == 0 ? bias.down : Rows(mlp.down.size()));
+  }
+  const std::int64_t columns = config.experts.intermediate_size / rank.expert.count;
+  const std::string at = local + "mlp.experts." + rank.experts;
+  const std::string like = hf + "mlp.experts.";
+  writer.put_parts(at + "w13_weight", stacked(w13), slots, hidden);
+  writer.put_vectors(at + "w13_" + rank.gpt_oss_bias, stacked(w13_bias), slots,
+                     like + "gate_up_proj_bias");
+  writer.put_parts(at + "w2_weight", stacked(w2), slots, columns, rank.expert.index * columns);
+  writer.put_vectors(at + "w2_" + rank.gpt_oss_bias, stacked(w2_bias), slots,
+                     like + "down_proj_bias");
+}
+
 void write_experts(const ModelConfig& config, const ServingRank& rank, const std::string& hf,
                    const std::string& local, RankWriter& writer) {
+  if (is_gpt_oss(config)) return write_gpt_oss_experts(config, rank, hf, local, writer);
   const ExpertsConfig& experts = config.experts;
   writer.put_matrix(local + "mlp.gate.weight",
                     writer.matrix(hf + "mlp.gate.weight", experts.count, config.hidden_size),
@@ -251,6 +301,13 @@ bool rows_fit(const ModelConfig& config, std::int64_t ranks, RankWriter& writer)
   ok &= writer.require(padded_up(config.vocab_size, 64) % ranks == 0,
                        "tp must divide vocab_size rounded up to a multiple of 64");
   return ok;
+}
+
+bool gpt_oss_fits(const ModelConfig& config, const LayoutSpec& spec, bool up_first,
+                  RankWriter& writer) {
+  return writer.require(
+      !is_gpt_oss(config) || (writer.count("redundant") == 0 && spec.physical.empty() && !up_first),
+      "gpt_oss has no redundant experts, and alternates gate and up");
 }
 
 std::vector<std::int64_t> all_slots(const ModelConfig& config, const LayoutSpec& spec,

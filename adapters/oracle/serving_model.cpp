@@ -32,7 +32,7 @@ void write_serving_model(const ModelConfig& config, const ServingStage& stage, R
   const bool own_table = last && !first && config.tie_word_embeddings;
   const bool own_embedding = own_table && stage.last_stages_own_table == embedding;
   if (first || own_embedding || (last && stage.mtp)) {
-    put_vocabulary(embedding, embedding, stage.embedding);
+    put_vocabulary(stage.table.empty() ? embedding : stage.table, embedding, stage.embedding);
   }
   std::int64_t layer = 0;
   for (std::int64_t other = 0; other < std::ssize(stage.layers_of_stages); ++other) {

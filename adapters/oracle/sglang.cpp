@@ -46,6 +46,8 @@ bool options_fit(const ModelConfig& config, const LayoutSpec& spec, const Option
                           "ep, redundant, physical, gate_up and shared are for experts") &&
            ok;
   }
+  ok &= gpt_oss_fits(config, spec, options.up_first, writer);
+  ok &= writer.require(!is_gpt_oss(config) || options.ep == 1, "gpt_oss has no ep here");
   ok &= writer.require((experts.count + redundant) % options.ep == 0, "ep must divide the slots");
   ok &= writer.require(experts.intermediate_size % (options.tp / options.ep) == 0,
                        "tp / ep must divide moe_intermediate_size");
@@ -86,6 +88,7 @@ void write_sglang(const Model& model, const LayoutSpec& spec, std::uint32_t rank
   stage.rank.shared_in_slots = options.fused;
   stage.rank.latent_down = "fused_qkv_a_proj_with_mqa";
   stage.rank.hybrid_attention = "";
+  stage.rank.gpt_oss_bias = "weight_bias";
   if (config.experts.count > 0) {
     const std::vector<std::int64_t> slots = all_slots(config, spec, writer);
     const std::int64_t own = std::ssize(slots) / options.ep;

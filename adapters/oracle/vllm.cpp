@@ -87,6 +87,9 @@ bool options_fit(const ModelConfig& config, const LayoutSpec& spec, const Groups
                           "ep, redundant, physical, placement and gate_up are for experts") &&
            ok;
   }
+  ok &= gpt_oss_fits(config, spec, up_first, writer);
+  ok &= writer.require(!is_gpt_oss(config) || config.experts.count % groups.ep == 0,
+                       "ep must divide the experts");
   return writer.require(
              groups.ep > 1 || config.experts.intermediate_size % (groups.tp * groups.dp) == 0,
              "tp * dp must divide moe_intermediate_size") &&
@@ -124,6 +127,8 @@ void write_vllm(const Model& model, const LayoutSpec& spec, std::uint32_t rank,
     const std::vector<std::int64_t> slots = all_slots(config, spec, writer);
     stage.rank.slots = groups.ep > 1 ? dealt(slots, all.count, all.index, round_robin) : slots;
   }
+  if (is_gpt_oss(config)) stage.table = "model.embedding.weight";
+  stage.rank.gpt_oss_attention = "attn.";
   stage.embedding = dense;
   stage.head = dense;
   stage.layers_of_stages = layers_of_stages(config, spec, groups.pp);

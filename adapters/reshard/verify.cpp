@@ -116,12 +116,32 @@ struct Canonical {
   /// Where what one local row holds starts.
   [[nodiscard]] std::uint64_t offset_of(const Held& held, const oracle::Row& row) const {
     return static_cast<std::uint64_t>(row.row) * row_bytes +
-           static_cast<std::uint64_t>(row.column + held.rows.first_column) * size_of(type);
+           static_cast<std::uint64_t>(row.column + held.rows.first_column * row.step) *
+               size_of(type);
   }
-  /// What one local row should hold, in this tensor's type.
-  [[nodiscard]] std::span<const std::byte> part(const Held& held, const oracle::Row& row) const {
-    return std::span(bytes).subspan(offset_of(held, row),
-                                    static_cast<std::uint64_t>(held.rows.columns) * size_of(type));
+  /// What one local row should hold, in this tensor's type. `gathered` is where it is put together
+  /// if it lies scattered here.
+  [[nodiscard]] std::span<const std::byte> part(const Held& held, const oracle::Row& row,
+                                                std::vector<std::byte>& gathered) const {
+    const std::uint64_t offset = offset_of(held, row);
+    const auto columns = static_cast<std::uint64_t>(held.rows.columns);
+    const std::size_t size = size_of(type);
+    if (row.step == 1) return std::span(bytes).subspan(offset, columns * size);
+    gathered.resize(columns * size);
+    const std::uint64_t step = static_cast<std::uint64_t>(row.step) * size;
+    for (std::uint64_t c = 0; c < columns; ++c) {
+      std::memcpy(gathered.data() + c * size, bytes.data() + offset + c * step, size);
+    }
+    return gathered;
+  }
+  /// Takes over what one local row holds, which is not empty.
+  void set_part(const Held& held, const oracle::Row& row, std::span<const std::byte> from) {
+    const std::uint64_t offset = offset_of(held, row);
+    const std::size_t run = row.step == 1 ? from.size() : size_of(type);
+    const std::uint64_t step = static_cast<std::uint64_t>(row.step) * size_of(type);
+    for (std::uint64_t at = 0, c = 0; at < from.size(); at += run, ++c) {
+      std::memcpy(bytes.data() + offset + c * step, from.data() + at, run);
+    }
   }
 };
 
@@ -151,14 +171,15 @@ Result<Canonical> assemble(const Tensor& tensor, std::size_t index, const HeldSi
   for_each_row(source, index, [&](const Held& held, std::size_t at, const oracle::Row& row) {
     const auto from = held.row(at);
     if (from.empty()) return;
-    std::memcpy(whole.bytes.data() + whole.offset_of(held, row), from.data(), from.size());
+    whole.set_part(held, row, from);
     bytes += from.size();
   });
   if (bytes == whole.bytes.size()) return whole;
   // There are replicated parts: the plan may have taken any, so they must be equal.
   const Held* differing = nullptr;
+  std::vector<std::byte> gathered;
   for_each_row(source, index, [&](const Held& held, std::size_t at, const oracle::Row& row) {
-    if (!equal(held.row(at), whole.part(held, row))) differing = &held;
+    if (!equal(held.row(at), whole.part(held, row, gathered))) differing = &held;
   });
   if (differing == nullptr) return whole;
   return fault(*differing, "differs from another rank's copy of " + tensor.name +
@@ -192,11 +213,12 @@ struct SliceResult {
 SliceResult compare(const Slice& slice, const Canonical& whole) {
   SliceResult result;
   const Held& held = *slice.held;
+  std::vector<std::byte> gathered;
   std::vector<std::byte> converted(held.rows.type == whole.type ? 0 : held.row_bytes());
   for (std::size_t index = slice.first; index < slice.end; ++index) {
     const oracle::Row& row = held.rows.rows[index];
     if (row.tensor != static_cast<std::int64_t>(whole.tensor)) continue;
-    std::span<const std::byte> wanted = whole.part(held, row);
+    std::span<const std::byte> wanted = whole.part(held, row, gathered);
     if (held.rows.type != whole.type) {
       oracle::internal::convert(whole.type, held.rows.type, wanted, converted);
       wanted = converted;

@@ -72,7 +72,7 @@ LocalTensor& RankBuilder::start(std::string local_name, const Tensor& like) {
   LocalTensor& local = layout_.tensors.emplace_back();
   local.name = std::move(local_name);
   local.type = local_type(like);
-  local.shape.assign(like.shape.values().begin(), like.shape.values().end());
+  local.shape = stored_shape(model_.config, like);
   return local;
 }
 
@@ -146,6 +146,31 @@ void RankBuilder::stack_columns(std::string local_name, const std::vector<Column
                             .box = box,
                             .offset = std::ssize(local.pieces) * rows * columns,
                             .stride = dense_strides(box.extent, 1)});
+  }
+}
+
+void RankBuilder::boxes(std::string local_name, std::string_view tensor,
+                        std::vector<std::int64_t> shape, const std::vector<LocalBox>& boxes) {
+  const std::uint32_t index = index_.of(tensor);
+  const Tensor& whole = model_.tensors[index];
+  LocalTensor& local = start(std::move(local_name), whole);
+  local.shape = std::move(shape);
+  for (const LocalBox& next : boxes) {
+    WEIR_ASSERT(fits(next.box, whole.shape) && element_count(next.box.extent) > 0);
+    if (!local.pieces.empty()) {
+      LocalPiece& last = local.pieces.back();
+      const std::int64_t count = last.box.extent[0];
+      Box behind = last.box;
+      behind.start[0] += count;
+      behind.extent[0] = next.box.extent[0];
+      if (next.box == behind && next.stride == last.stride &&
+          next.offset == last.offset + count * last.stride[0]) {
+        last.box.extent[0] += next.box.extent[0];
+        continue;
+      }
+    }
+    local.pieces.push_back(
+        {.tensor = index, .box = next.box, .offset = next.offset, .stride = next.stride});
   }
 }
 

@@ -43,6 +43,14 @@ struct ColumnRun {
   IndexRange columns;
 };
 
+/// A box of a canonical tensor, and where in a local one its first element and, by its strides, all
+/// others lie (elements).
+struct LocalBox {
+  Box box;
+  std::int64_t offset = 0;
+  Dims stride;
+};
+
 /// Rows of a projection of attention, wherever the family keeps them. `kind` is "weight" or "bias".
 RowRun run_of(const ModelConfig& config, const std::string& layer, Projection projection,
               std::string_view kind, IndexRange rows);
@@ -69,6 +77,11 @@ class RankBuilder {
   /// Equally many columns of tensors with equally many rows, one run behind another: the local
   /// tensor is [run, row, column].
   void stack_columns(std::string local_name, const std::vector<ColumnRun>& runs);
+  /// Boxes of one tensor in a local tensor of that shape, where no other cut says it: transposed
+  /// experts. Boxes that continue each other in dimension 0 become one piece; none is padding all
+  /// over.
+  void boxes(std::string local_name, std::string_view tensor, std::vector<std::int64_t> shape,
+             const std::vector<LocalBox>& boxes);
   /// Rows of a tensor which counts as lengthened with rows of zeros.
   void padded_rows(std::string local_name, std::string_view tensor, IndexRange rows);
 

@@ -20,9 +20,9 @@ inline constexpr std::array options = {
 /// Some kernels (FlashInfer's) want up before gate.
 inline constexpr std::array<std::string_view, 2> gate_up_words = {"w13", "w31"};
 inline constexpr std::array<std::string_view, 2> mtp_words = {"drop", "keep"};
-inline constexpr std::array<std::string_view, 10> families = {
-    "llama",       "qwen2",   "qwen3",       "qwen3_moe",      "glm4_moe",
-    "deepseek_v3", "kimi_k2", "bailing_moe", "bailing_moe_v2", "qwen3_next"};
+inline constexpr std::array<std::string_view, 11> families = {
+    "llama",   "qwen2",       "qwen3",          "qwen3_moe",  "glm4_moe", "deepseek_v3",
+    "kimi_k2", "bailing_moe", "bailing_moe_v2", "qwen3_next", "gpt_oss"};
 
 /// Names that engines do not share.
 struct Names {
@@ -33,6 +33,11 @@ struct Names {
   std::string_view absorbed_value;
   /// Behind a layer's name: full attention in models that have linear attention too.
   std::string_view hybrid_attention = "self_attn.";
+  /// Of gpt-oss: the embedding, attention behind a layer's name, and what the names of the biases
+  /// of experts have behind "w13_" and "w2_".
+  std::string_view joint_embedding = "model.embed_tokens.weight";
+  std::string_view joint_attention = "self_attn.";
+  std::string_view joint_bias = "bias";
 };
 
 /// How a rank shares in a model, which must outlive it.
@@ -74,6 +79,9 @@ struct Placement {
 /// for, names an expert that there is not, or leaves one out.
 Result<std::vector<std::int64_t>> slots_of(const ModelConfig& config, const LayoutSpec& spec,
                                            const Placement& placement);
+
+/// Error (`invalid`): options that engines do not have for experts that are joint in one tensor.
+Result<void> check_joint_experts(const ModelConfig& config, const LayoutSpec& spec);
 
 /// The layers of a pipeline stage: as `layers=` says or, where that is empty, evenly, with those
 /// that are left over going to `spare` (stages, in the order in which they take one each).

@@ -10,8 +10,9 @@ namespace {
 
 /// What has a rule somewhere; `write_megatron` refuses what it has none for.
 bool is_known(const std::string& family) {
-  for (const char* const known : {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4_moe", "deepseek_v3",
-                                  "kimi_k2", "bailing_moe", "bailing_moe_v2", "qwen3_next"}) {
+  for (const char* const known :
+       {"llama", "qwen2", "qwen3", "qwen3_moe", "glm4_moe", "deepseek_v3", "kimi_k2", "bailing_moe",
+        "bailing_moe_v2", "qwen3_next", "gpt_oss"}) {
     if (family == known) return true;
   }
   return false;
@@ -46,7 +47,9 @@ class Requirements {
       } else {
         attention(layer + "self_attn.");
       }
-      if (is_sparse(config_, i)) {
+      if (is_gpt_oss(config_)) {
+        joint_experts(layer + "mlp.");
+      } else if (is_sparse(config_, i)) {
         experts(layer + "mlp.");
       } else {
         mlp(layer + "mlp.", config_.intermediate_size);
@@ -79,6 +82,7 @@ class Requirements {
     linear(at + "o_proj", hidden, q, config_.output_bias);
     if (config_.qk_norm) vector(at + "q_norm.weight", config_.head_dim);
     if (config_.qk_norm) vector(at + "k_norm.weight", config_.head_dim);
+    if (is_gpt_oss(config_)) vector(at + "sinks", config_.num_attention_heads);
   }
 
   void linear_attention(const std::string& at) {
@@ -129,6 +133,17 @@ class Requirements {
     linear(at + "down_proj", config_.hidden_size, width, config_.mlp_bias);
   }
 
+  void joint_experts(const std::string& at) {
+    const std::int64_t experts = config_.experts.count;
+    const std::int64_t width = config_.experts.intermediate_size;
+    linear(at + "router", experts, config_.hidden_size, true);
+    writer_.rows_of(at + "experts.gate_up_proj", Dims{experts, config_.hidden_size, width, 2});
+    writer_.rows_of(at + "experts.gate_up_proj_bias", Dims{experts, width, 2});
+    writer_.rows_of(at + "experts.down_proj", Dims{experts, width, config_.hidden_size});
+    writer_.rows_of(at + "experts.down_proj_bias", Dims{experts, config_.hidden_size});
+    count_ += 4;
+  }
+
   void experts(const std::string& at) {
     matrix(at + "gate.weight", config_.experts.count, config_.hidden_size);
     if (config_.experts.score_bias) vector(at + score_bias_of(config_), config_.experts.count);
@@ -146,6 +161,26 @@ class Requirements {
   std::int64_t count_ = 0;
 };
 
+/// `count` rows of one expert, of which one begins `spacing` behind the other and whose elements
+/// are `step` apart.
+struct Comb {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::int64_t spacing = 1;
+  std::int64_t step = 1;
+};
+
+Rows comb_of(const Rows& experts, std::int64_t expert, const Comb& comb) {
+  Rows rows;
+  for (std::int64_t i = 0; i < comb.count && expert < std::ssize(experts); ++i) {
+    Row row = experts[static_cast<std::size_t>(expert)];
+    row.column = comb.first + i * comb.spacing;
+    row.step = comb.step;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
 }  // namespace
 
 bool is_latent(const ModelConfig& config) {
@@ -162,6 +197,10 @@ bool is_sparse(const ModelConfig& config, std::int64_t layer) {
 
 bool is_next(const ModelConfig& config) {
   return config.family == "qwen3_next";
+}
+
+bool is_gpt_oss(const ModelConfig& config) {
+  return config.family == "gpt_oss";
 }
 
 bool is_linear(const ModelConfig& config, std::int64_t layer) {
@@ -213,8 +252,30 @@ MlpRows mlp_rows(const ModelConfig& config, const std::string& mlp, std::int64_t
 
 MlpRows expert_rows(const ModelConfig& config, const std::string& layer, std::int64_t expert,
                     RankWriter& writer) {
+  if (is_gpt_oss(config)) {
+    const std::int64_t hidden = config.hidden_size;
+    const std::int64_t width = config.experts.intermediate_size;
+    const Rows both = writer.rows_of(layer + "mlp.experts.gate_up_proj",
+                                     Dims{config.experts.count, hidden, width, 2});
+    const Rows down =
+        writer.rows_of(layer + "mlp.experts.down_proj", Dims{config.experts.count, width, hidden});
+    return {comb_of(both, expert, {0, width, 2, 2 * width}),
+            comb_of(both, expert, {1, width, 2, 2 * width}),
+            comb_of(down, expert, {0, hidden, 1, hidden})};
+  }
   return mlp_rows(config, layer + "mlp.experts." + std::to_string(expert) + ".",
                   config.experts.intermediate_size, writer);
+}
+
+MlpRows expert_bias_rows(const ModelConfig& config, const std::string& layer, std::int64_t expert,
+                         RankWriter& writer) {
+  const std::int64_t width = config.experts.intermediate_size;
+  const Rows both =
+      writer.rows_of(layer + "mlp.experts.gate_up_proj_bias", Dims{config.experts.count, width, 2});
+  const Rows down = writer.rows_of(layer + "mlp.experts.down_proj_bias",
+                                   Dims{config.experts.count, config.hidden_size});
+  return {comb_of(both, expert, {0, width, 2}), comb_of(both, expert, {1, width, 2}),
+          comb_of(down, expert, {0, config.hidden_size})};
 }
 
 bool require_decoder(const Model& model, RankWriter& writer) {

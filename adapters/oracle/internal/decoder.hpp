@@ -15,6 +15,7 @@ bool require_decoder(const Model& model, RankWriter& writer);
 bool is_latent(const ModelConfig& config);
 bool is_bailing(const ModelConfig& config);
 bool is_next(const ModelConfig& config);
+bool is_gpt_oss(const ModelConfig& config);
 /// Of Qwen3-Next, all layers but every fourth one or so.
 bool is_linear(const ModelConfig& config, std::int64_t layer);
 /// Layers with a number from `first_layer` on have experts, those of MTP too.
@@ -45,7 +46,12 @@ struct MlpRows {
 };
 MlpRows mlp_rows(const ModelConfig& config, const std::string& mlp, std::int64_t width,
                  RankWriter& writer);
+/// Of gpt-oss, too, whose experts lie behind one another in one tensor, columns before rows and
+/// gate beside up: a row's elements are far apart there.
 MlpRows expert_rows(const ModelConfig& config, const std::string& layer, std::int64_t expert,
                     RankWriter& writer);
+/// The biases of an expert of gpt-oss.
+MlpRows expert_bias_rows(const ModelConfig& config, const std::string& layer, std::int64_t expert,
+                         RankWriter& writer);
 
 }  // namespace weir::oracle::internal

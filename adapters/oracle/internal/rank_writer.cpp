@@ -143,6 +143,18 @@ void RankWriter::put_parts(std::string name, const Rows& rows, std::int64_t part
   put(std::move(local));
 }
 
+void RankWriter::put_vectors(std::string name, const Rows& rows, std::int64_t parts,
+                             const std::string& like) {
+  LocalTensor local;
+  local.name = std::move(name);
+  local.shape = {parts, parts == 0 ? 0 : std::ssize(rows) / parts};
+  local.rows = rows;
+  if (const auto found = by_name_.find(like); found != by_name_.end()) {
+    local.type = local_type(static_cast<std::int64_t>(found->second));
+  }
+  put(std::move(local));
+}
+
 void RankWriter::put_kernel(std::string name, Rows rows, std::int64_t width) {
   LocalTensor local;
   local.name = std::move(name);
@@ -201,9 +213,7 @@ void RankWriter::put_like(std::size_t tensor, Rows rows) {
   LocalTensor local;
   local.name = model_.tensors[tensor].name;
   local.type = local_type(static_cast<std::int64_t>(tensor));  // Also where there are no rows.
-  for (const std::int64_t extent : model_.tensors[tensor].shape.values()) {
-    local.shape.push_back(extent);
-  }
+  local.shape = stored_shape(model_.config, model_.tensors[tensor]);
   if (!local.shape.empty()) local.shape[0] = std::ssize(rows);
   for (std::size_t dim = 1; dim < local.shape.size(); ++dim) local.columns *= local.shape[dim];
   local.rows = std::move(rows);

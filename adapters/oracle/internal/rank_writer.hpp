@@ -56,12 +56,17 @@ class RankWriter {
 
   /// All rows of canonical tensor `name`, which must be [rows, 1, width].
   Rows kernel(const std::string& name, std::int64_t rows, std::int64_t width);
+  /// All rows of canonical tensor `name`, which must have that shape.
+  Rows rows_of(const std::string& name, const Dims& shape);
 
   /// A local tensor [rows, columns], from column `first_column` of its rows on.
   void put_matrix(std::string name, Rows rows, std::int64_t columns, std::int64_t first_column = 0);
   /// A local tensor [parts, rows / parts, columns].
   void put_parts(std::string name, const Rows& rows, std::int64_t parts, std::int64_t columns,
                  std::int64_t first_column = 0);
+  /// A local tensor [parts, rows / parts], whose type is that of canonical tensor `like` where all
+  /// of it is padding.
+  void put_vectors(std::string name, const Rows& rows, std::int64_t parts, const std::string& like);
   /// A local tensor [rows, 1, width].
   void put_kernel(std::string name, Rows rows, std::int64_t width);
   /// A local tensor [parts, each, columns] of which there are no parts here; its type is that of
@@ -88,7 +93,6 @@ class RankWriter {
 
  private:
   void put(LocalTensor local);
-  Rows rows_of(const std::string& name, const Dims& shape);
   [[nodiscard]] ElementType local_type(std::int64_t tensor) const;
 
   const Model& model_;

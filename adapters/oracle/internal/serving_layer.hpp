@@ -26,6 +26,8 @@ struct ServingRank {
   std::string latent_down;  ///< What the engine calls q_a and kv_a in one.
   /// Where full attention is beside linear attention: behind the layer's name.
   std::string hybrid_attention = "self_attn.";
+  std::string gpt_oss_attention = "self_attn.";
+  std::string gpt_oss_bias = "bias";  ///< Behind "w13_" and "w2_".
 };
 
 void write_serving_layer(const ModelConfig& config, const ServingRank& rank, std::int64_t index,
@@ -35,6 +37,10 @@ void write_serving_layer(const ModelConfig& config, const ServingRank& rank, std
 bool heads_fit(const ModelConfig& config, std::int64_t ranks, RankWriter& writer);
 /// Whether plain MLPs, shared experts and the padded vocabulary can.
 bool rows_fit(const ModelConfig& config, std::int64_t ranks, RankWriter& writer);
+
+/// That nothing is asked for that engines do not do with gpt-oss.
+bool gpt_oss_fits(const ModelConfig& config, const LayoutSpec& spec, bool up_first,
+                  RankWriter& writer);
 
 /// The experts in all physical slots of all ranks, in order: as `physical=` says, or each expert
 /// and then the first ones again. Empty where that is not a map.

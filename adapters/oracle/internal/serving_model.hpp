@@ -16,6 +16,7 @@ struct ServingStage {
   Share head;
   std::vector<std::int64_t> layers_of_stages;
   std::int64_t stage = 0;
+  std::string table;  ///< What the engine calls the embedding, if not as the checkpoint does.
   bool mtp = false;
   std::string mtp_block;              ///< What a layer of MTP calls its decoder layer.
   std::string last_stages_own_table;  ///< What the last stage calls its copy of tied embeddings.

@@ -33,12 +33,12 @@ TEST_CASE("engines with rules of names take only families that they know", "[lay
   model.config.family = "bert";
   REQUIRE(refusal(model, "vllm") ==
           "layout vllm does not know the model family 'bert', only llama, qwen2, qwen3, "
-          "qwen3_moe, glm4_moe, deepseek_v3, kimi_k2, bailing_moe, bailing_moe_v2 or qwen3_next: "
-          "use hf or fsdp2, which take any model");
+          "qwen3_moe, glm4_moe, deepseek_v3, kimi_k2, bailing_moe, bailing_moe_v2, qwen3_next or "
+          "gpt_oss: use hf or fsdp2, which take any model");
   model.config.family = "";
   REQUIRE(refusal(model, "megatron") ==
           "layout megatron does not know this model, only llama, qwen2, qwen3, "
-          "qwen3_moe, glm4_moe, deepseek_v3, kimi_k2, bailing_moe or bailing_moe_v2: "
+          "qwen3_moe, glm4_moe, deepseek_v3, kimi_k2, bailing_moe, bailing_moe_v2 or gpt_oss: "
           "use hf or fsdp2, which take any model");
   // Megatron keeps a norm of Qwen3-Next less one, which no piece can say.
   model.config.family = "qwen3_next";

@@ -199,8 +199,8 @@ TEST_CASE("gpt-oss packs its experts with their biases", "[model]") {
   REQUIRE(layer_of(config, 0) ==
           std::vector<std::string>{
               "input_layernorm.weight 6", "mlp.experts.down_proj 2x3x6",
-              "mlp.experts.down_proj_bias 2x6", "mlp.experts.gate_up_proj 2x6x6",
-              "mlp.experts.gate_up_proj_bias 2x6", "mlp.router.bias 2", "mlp.router.weight 2x6",
+              "mlp.experts.down_proj_bias 2x6", "mlp.experts.gate_up_proj 2x6x3x2",
+              "mlp.experts.gate_up_proj_bias 2x3x2", "mlp.router.bias 2", "mlp.router.weight 2x6",
               "post_attention_layernorm.weight 6", "self_attn.k_proj.bias 10",
               "self_attn.k_proj.weight 10x6", "self_attn.o_proj.bias 6",
               "self_attn.o_proj.weight 6x20", "self_attn.q_proj.bias 20",

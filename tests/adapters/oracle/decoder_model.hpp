@@ -41,7 +41,9 @@ class DecoderList {
       } else {
         add_attention(layer + "self_attn.");
       }
-      if (config_.experts.count > 0 && i >= config_.experts.first_layer) {
+      if (config_.family == "gpt_oss") {
+        add_gpt_oss(layer);
+      } else if (config_.experts.count > 0 && i >= config_.experts.first_layer) {
         add_experts(layer + "mlp.", bailing);
       } else {
         add_mlp(layer + "mlp.", config_.intermediate_size);
@@ -131,6 +133,16 @@ class DecoderList {
       add_mlp(at + (next ? "shared_expert." : "shared_experts."), experts.shared_intermediate_size);
       if (next) add(at + "shared_expert_gate.weight", {1, config_.hidden_size});
     }
+  }
+  void add_gpt_oss(const std::string& layer) {
+    const std::int64_t experts = config_.experts.count;
+    const std::int64_t width = config_.experts.intermediate_size;
+    add(layer + "self_attn.sinks", {config_.num_attention_heads});
+    add_linear(layer + "mlp.router", experts, config_.hidden_size, true);
+    add(layer + "mlp.experts.gate_up_proj", {experts, config_.hidden_size, width, 2});
+    add(layer + "mlp.experts.gate_up_proj_bias", {experts, width, 2});
+    add(layer + "mlp.experts.down_proj", {experts, width, config_.hidden_size});
+    add(layer + "mlp.experts.down_proj_bias", {experts, config_.hidden_size});
   }
   void add_mtp(const std::string& layer, const std::string& embedding) {
     const std::int64_t hidden = config_.hidden_size;

@@ -39,9 +39,9 @@ std::vector<Origin> origins_of(const Model& model, const LocalTensor& local) {
       for (int dim = 1; dim < shape.rank(); ++dim) columns *= shape[dim];
     }
     for (std::int64_t c = 0; c < local.columns; ++c) {
+      const std::int64_t column = row.column + (local.first_column + c) * row.step;
       origins.push_back(row.tensor == padding ? nowhere
-                                              : Origin{row.tensor, row.row * columns + row.column +
-                                                                       local.first_column + c});
+                                              : Origin{row.tensor, row.row * columns + column});
     }
   }
   return origins;

@@ -63,6 +63,7 @@ inline void choose_megatron(Dice& dice, LayoutSpec& spec, ModelConfig& config) {
   if (experts.count == 0 && !dice.one_in(30)) return;
   if (dice.one_in(2)) spec.options["ep"] = random_divisor(dice, experts.count);
   if (dice.one_in(2)) spec.options["etp"] = random_divisor(dice, experts.intermediate_size);
+  if (config.family == "gpt_oss" && !dice.one_in(6)) spec.options["etp"] = 1;
   if (dice.one_in(4)) {
     const auto etp = spec.options.find("etp");
     const std::int64_t ranks = etp != spec.options.end()     ? etp->second

@@ -58,13 +58,19 @@ inline LatentConfig random_latent(Dice& dice) {
 
 /// Gives a decoder experts, latent attention or layers of MTP, as some family has them.
 inline void choose_family(Dice& dice, std::int64_t tp, ModelConfig& config) {
-  const char* const families[] = {"llama",       "qwen2",         "qwen3",   "qwen3_moe",
-                                  "glm4_moe",    "deepseek_v3",   "kimi_k2", "qwen3_next",
-                                  "bailing_moe", "bailing_moe_v2"};
-  config.family = families[dice.between(0, 9)];
+  const char* const families[] = {"llama",       "qwen2",          "qwen3",   "qwen3_moe",
+                                  "glm4_moe",    "deepseek_v3",    "kimi_k2", "qwen3_next",
+                                  "bailing_moe", "bailing_moe_v2", "gpt_oss"};
+  config.family = families[dice.between(0, 10)];
   if (config.family == "llama" || config.family == "qwen2" || config.family == "qwen3") return;
   config.num_hidden_layers = dice.between(1, 4);
   config.mlp_bias = false;
+  if (config.family == "gpt_oss") {
+    const ExpertsConfig experts = random_experts(dice, tp, 0);
+    config.experts = {.count = experts.count, .intermediate_size = experts.intermediate_size};
+    config.qk_norm = false;
+    return;
+  }
   if (!dice.one_in(10)) config.experts = random_experts(dice, tp, config.num_hidden_layers);
   if (config.family == "deepseek_v3" || config.family == "kimi_k2") {
     config.latent = random_latent(dice);

@@ -83,10 +83,9 @@ inline void write_random_checkpoint(const std::filesystem::path& folder, const M
   std::vector<FileTensor> second;
   for (const Tensor& tensor : model->tensors) {
     const bool norm = tensor.name.ends_with("norm.weight");
-    const auto shape = tensor.shape.values();
     const FileTensor file_tensor{.name = tensor.name,
                                  .type = norm && wide_norms ? ElementType::f32 : type,
-                                 .shape = {shape.begin(), shape.end()}};
+                                 .shape = stored_shape(config, tensor)};
     (first.size() < cut ? first : second).push_back(file_tensor);
   }
   const FileMetadata metadata = {{"format", "pt"}};

@@ -186,6 +186,28 @@ TEST_CASE("experts, latent attention and MTP come back from every engine", "[res
   REQUIRE(tensors_in(f / "end") == tensors_in(f / "in"));
 }
 
+TEST_CASE("experts that are turned over on the way come back from every engine", "[reshard]") {
+  QuickFolder f;
+  Random random(5);
+  ModelConfig config = *named_config("gpt-oss-20b");
+  config.hidden_size = 12;
+  config.num_hidden_layers = 2;
+  config.num_attention_heads = 8;
+  config.num_key_value_heads = 2;
+  config.head_dim = 4;
+  config.vocab_size = 100;
+  config.experts = {.count = 4, .intermediate_size = 8};
+  config.intermediate_size = 8;
+  write_random_checkpoint(f / "in", config, random);
+  REQUIRE(run({.input = f / "in", .to = "megatron:tp=2,ep=2,etp=1", .output = f / "a"}));
+  REQUIRE(run({.input = f / "a", .to = "vllm:tp=4", .output = f / "b"}));
+  REQUIRE(run({.input = f / "b", .to = "sglang:tp=2", .output = f / "c"}));
+  REQUIRE(run({.input = f / "c", .to = "fsdp2:dp=3", .output = f / "d"}));
+  REQUIRE(run({.input = f / "d", .to = "vllm:tp=2,ep=2", .output = f / "e"}));
+  REQUIRE(run({.input = f / "e", .to = "hf", .output = f / "end"}));
+  REQUIRE(tensors_in(f / "end") == tensors_in(f / "in"));
+}
+
 TEST_CASE("layers of MTP that a layout does without are named, and do not come back", "[reshard]") {
   QuickFolder f;
   Random random(4);
