@@ -64,6 +64,9 @@ struct LocalTensor {
   ElementType type = ElementType::bf16;
   std::vector<std::int64_t> shape;
   std::vector<LocalPiece> pieces;
+  /// Its elements are those of the canonical tensor less one, as Megatron-Core keeps the weights of
+  /// norms. The one field that says so: whoever reads or writes elements has to heed it.
+  bool less_one = false;
 };
 
 /// Something that the engine computes from what it was given, after the last of it has arrived:
@@ -138,7 +141,8 @@ struct PlacedShard {
   std::vector<std::uint64_t> offsets;
   std::uint64_t region_bytes = 0;
 };
-PlacedShard place(const Model& model, const RankLayout& layout, const ShardId& shard,
-                  std::uint32_t replica_ranks, RegionKind kind);
+/// Errors (`invalid`): a tensor that is kept less one, which plans can't convert yet.
+Result<PlacedShard> place(const Model& model, const RankLayout& layout, const ShardId& shard,
+                          std::uint32_t replica_ranks, RegionKind kind);
 
 }  // namespace weir

@@ -39,9 +39,9 @@ constexpr std::array<std::string_view, 2> mtp_words = {"keep", "drop"};
 constexpr std::array choices = {EngineChoice{.name = "experts", .words = expert_words},
                                 EngineChoice{.name = "mtp", .words = mtp_words}};
 
-constexpr std::array<std::string_view, 10> families = {
-    "llama",       "qwen2",   "qwen3",       "qwen3_moe",      "glm4_moe",
-    "deepseek_v3", "kimi_k2", "bailing_moe", "bailing_moe_v2", "gpt_oss"};
+constexpr std::array<std::string_view, 11> families = {
+    "llama",   "qwen2",       "qwen3",          "qwen3_moe",  "glm4_moe", "deepseek_v3",
+    "kimi_k2", "bailing_moe", "bailing_moe_v2", "qwen3_next", "gpt_oss"};
 
 /// The decoder layers of one model chunk.
 struct Chunk {
@@ -54,6 +54,10 @@ std::optional<std::string> objection(const ModelConfig& config, std::int64_t tp)
   if (auto text = indivisible(config.num_attention_heads, tp, "query heads")) return text;
   if (config.latent.kv_lora_rank == 0) {
     if (auto text = indivisible(megatron::fused_rows(config), tp, "rows of fused QKV")) return text;
+  }
+  if (config.delta_net.full_attention_interval > 0) {
+    const std::int64_t linear = config.delta_net.key_heads;
+    if (auto text = indivisible(linear, tp, "heads of linear attention")) return text;
   }
   return indivisible_mlp(config, tp);
 }
@@ -126,7 +130,9 @@ Chunk chunk_of(const ModelConfig& config, const LayoutSpec& spec, std::int64_t i
 void add_layer(RankBuilder& builder, const megatron::Rank& rank, const std::string& local,
                std::int64_t index) {
   const megatron::Layer layer{.local = local, .canonical = layer_name(index)};
-  if (rank.config.latent.kv_lora_rank > 0) {
+  if (has_delta_net(rank.config, index)) {
+    megatron::add_delta_net(builder, rank, layer);
+  } else if (rank.config.latent.kv_lora_rank > 0) {
     megatron::add_latent_attention(builder, rank, layer);
   } else {
     megatron::add_attention(builder, rank, layer);

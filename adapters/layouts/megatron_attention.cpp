@@ -9,14 +9,16 @@
 namespace weir::megatron {
 namespace {
 
-/// The rows of fused QKV that the rank keeps: the heads of group g are its query heads, its key
-/// head and its value head, and the cut between two ranks may fall inside a head.
-/// `kind` is "weight" or "bias", which have the same rows.
+/// The rows of fused QKV that the rank keeps: group g has its query heads, the gates of them if
+/// there are any, its key head and its value head, and the cut between two ranks may fall inside a
+/// head. In the checkpoint each gate is behind its own query head. `kind` is "weight" or "bias",
+/// which have the same rows.
 std::vector<RowRun> qkv_runs(const Rank& rank, const std::string& layer, const std::string& kind) {
   const ModelConfig& config = rank.config;
   const std::int64_t head = config.head_dim;
-  const std::int64_t group_queries = config.num_attention_heads / config.num_key_value_heads * head;
-  const std::int64_t group_rows = group_queries + 2 * head;
+  const std::int64_t groups = config.num_key_value_heads;
+  const std::int64_t group_queries = query_rows(config) / groups;
+  const std::int64_t group_rows = fused_rows(config) / groups;
   const IndexRange kept = rank.tensor.of(fused_rows(config));
   std::vector<RowRun> runs;
   std::int64_t at = kept.first / group_rows * group_rows;
@@ -30,7 +32,16 @@ std::vector<RowRun> qkv_runs(const Rank& rank, const std::string& layer, const s
     at += rows.count;
   };
   for (std::int64_t group = kept.first / group_rows; at < kept.end(); ++group) {
-    add(Projection::query, {.first = group * group_queries, .count = group_queries});
+    const std::int64_t first = group * group_queries;
+    if (config.output_gate) {
+      for (const std::int64_t gate : {std::int64_t{0}, head}) {
+        for (std::int64_t row = gate; row < group_queries; row += 2 * head) {
+          add(Projection::query, {.first = first + row, .count = head});
+        }
+      }
+    } else {
+      add(Projection::query, {.first = first, .count = group_queries});
+    }
     add(Projection::key, {.first = group * head, .count = head});
     add(Projection::value, {.first = group * head, .count = head});
   }
@@ -40,7 +51,7 @@ std::vector<RowRun> qkv_runs(const Rank& rank, const std::string& layer, const s
 }  // namespace
 
 std::int64_t fused_rows(const ModelConfig& config) {
-  return (config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim;
+  return query_rows(config) + 2 * key_value_rows(config);
 }
 
 void add_attention(RankBuilder& builder, const Rank& rank, const Layer& layer) {

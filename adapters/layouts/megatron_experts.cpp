@@ -154,6 +154,10 @@ void add_experts(RankBuilder& builder, const Rank& rank, const Layer& layer) {
   if (experts.shared_intermediate_size == 0) return;
   const std::string shared = layer.canonical + std::string(names.shared_experts);
   const IndexRange kept = rank.tensor.of(experts.shared_intermediate_size);
+  if (!names.shared_gate.empty()) {
+    builder.whole(mlp + "shared_experts.gate_weight",
+                  layer.canonical + std::string(names.shared_gate));
+  }
   builder.stack(mlp + "shared_experts.linear_fc1.weight", fc1_runs(shared, "weight", kept, 0));
   builder.columns(mlp + "shared_experts.linear_fc2.weight", shared + "down_proj.weight", kept);
 }

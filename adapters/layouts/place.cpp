@@ -52,8 +52,14 @@ Piece piece_in_bytes(const LocalPiece& local, std::uint32_t tensor, std::uint64_
 
 }  // namespace
 
-PlacedShard place(const Model& model, const RankLayout& layout, const ShardId& shard,
-                  std::uint32_t replica_ranks, RegionKind kind) {
+Result<PlacedShard> place(const Model& model, const RankLayout& layout, const ShardId& shard,
+                          std::uint32_t replica_ranks, RegionKind kind) {
+  for (const LocalTensor& local : layout.tensors) {
+    if (!local.less_one) continue;
+    return failure(ErrorCode::invalid, local.name +
+                                           " is kept less one, which no plan can convert "
+                                           "yet: train this model with hf or fsdp2");
+  }
   PlacedShard placement;
   Manifest& manifest = placement.manifest;
   manifest.shard = shard;

@@ -82,8 +82,10 @@ bool fits(const Model& model, const LayoutSpec& spec, const Groups& groups, Rank
   const std::int64_t tp = groups.rank.tp;
   const std::int64_t chunks = groups.pp * groups.vpp;
   const std::int64_t fused_rows =
-      (config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim;
-  bool ok = writer.require(!is_next(config), "there are no rules for Qwen3-Next in megatron");
+      (config.num_attention_heads * (config.output_gate ? 2 : 1) + 2 * config.num_key_value_heads) *
+      config.head_dim;
+  bool ok = writer.require(!is_next(config) || config.delta_net.key_heads % tp == 0,
+                           "tp must divide linear_num_key_heads");
   ok &= writer.require(groups.pp_rank < groups.pp, "the rank is beyond the last stage");
   ok &= writer.require(groups.vpp == 1 || groups.pp > 1, "vpp above 1 needs pp above 1");
   ok &= writer.require(config.num_attention_heads % tp == 0, "tp must divide num_attention_heads");

@@ -9,18 +9,29 @@
 namespace weir::oracle::internal {
 namespace {
 
-/// All rows of the fused projection: group after group, each its query heads, its key head, its
-/// value head. A "head" has `head_rows` rows.
+/// Of a group's query heads with a gate behind each, all heads, and then all gates.
+Rows gates_last(const Rows& rows, std::int64_t head_rows) {
+  Rows heads;
+  Rows gates;
+  for (std::int64_t i = 0; i < std::ssize(rows); ++i) {
+    (i / head_rows % 2 == 0 ? heads : gates).push_back(rows[static_cast<std::size_t>(i)]);
+  }
+  return stacked({heads, gates});
+}
+
+/// All rows of the fused projection: group after group, each its query heads (and their gates), its
+/// key head, its value head. A "head" has `head_rows` rows.
 Rows fused_qkv(const ModelConfig& config, const Rows& q, const Rows& k, const Rows& v,
                std::int64_t head_rows) {
   const std::int64_t groups = config.num_key_value_heads;
   const std::int64_t heads_per_group = config.num_attention_heads / groups;
   Rows fused;
   for (std::int64_t group = 0; group < groups; ++group) {
-    const std::int64_t q_rows = heads_per_group * head_rows;
-    const Rows members =
-        stacked({slice_of(q, group * q_rows, q_rows), slice_of(k, group * head_rows, head_rows),
-                 slice_of(v, group * head_rows, head_rows)});
+    const std::int64_t q_rows = heads_per_group * head_rows * (config.output_gate ? 2 : 1);
+    const Rows queries = slice_of(q, group * q_rows, q_rows);
+    const Rows members = stacked({config.output_gate ? gates_last(queries, head_rows) : queries,
+                                  slice_of(k, group * head_rows, head_rows),
+                                  slice_of(v, group * head_rows, head_rows)});
     fused.insert(fused.end(), members.begin(), members.end());
   }
   return fused;
@@ -106,6 +117,52 @@ void write_latent(const ModelConfig& config, const MegatronRank& rank, const std
   const Rows up = writer.matrix(attention + "kv_b_proj.weight", kv_up, ranks.kv_lora_rank);
   writer.put_matrix(here + "linear_kv_up_proj.weight", part_of(up, rank.tp_rank, rank.tp),
                     ranks.kv_lora_rank);
+}
+
+/// Whole heads for each rank: the queries of all of its key heads, then all keys, values, gates z,
+/// betas and alphas, taken out of the checkpoint's groups one by one.
+void write_linear_attention(const ModelConfig& config, const MegatronRank& rank,
+                            const std::string& hf, const std::string& local, RankWriter& writer) {
+  const DeltaNetConfig& net = config.delta_net;
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t keys = net.key_heads * net.key_head_dim;
+  const std::int64_t values = net.value_heads * net.value_head_dim;
+  const std::int64_t each = net.value_heads / net.key_heads;
+  const std::string here = local + "self_attention.";
+  const std::string there = hf + "linear_attn.";
+  const auto mine = [&](const Rows& rows) { return part_of(rows, rank.tp_rank, rank.tp); };
+  writer.put_vector(here + "dt_bias", mine(writer.vector(there + "dt_bias", net.value_heads)));
+  writer.put_vector(here + "A_log", mine(writer.vector(there + "A_log", net.value_heads)));
+  writer.put_vector(here + "in_proj.layer_norm_weight",
+                    writer.vector(hf + "input_layernorm.weight", hidden));
+  const Rows qkvz = writer.matrix(there + "in_proj_qkvz.weight", 2 * (keys + values), hidden);
+  const Rows ba = writer.matrix(there + "in_proj_ba.weight", 2 * net.value_heads, hidden);
+  std::vector<Rows> parts(6);
+  for (std::int64_t group = 0; group < net.key_heads; ++group) {
+    std::int64_t at = group * (2 * net.key_head_dim + 2 * each * net.value_head_dim);
+    const std::int64_t sizes[] = {net.key_head_dim, net.key_head_dim, each * net.value_head_dim,
+                                  each * net.value_head_dim};
+    for (std::size_t part = 0; part < 4; ++part) {
+      parts[part] = stacked({parts[part], slice_of(qkvz, at, sizes[part])});
+      at += sizes[part];
+    }
+    parts[4] = stacked({parts[4], slice_of(ba, group * 2 * each, each)});
+    parts[5] = stacked({parts[5], slice_of(ba, group * 2 * each + each, each)});
+  }
+  for (Rows& part : parts) part = mine(part);
+  writer.put_matrix(here + "in_proj.weight", stacked(parts), hidden);
+  const Rows kernel =
+      writer.kernel(there + "conv1d.weight", 2 * keys + values, net.conv_kernel_dim);
+  writer.put_kernel(here + "conv1d.weight",
+                    stacked({mine(slice_of(kernel, 0, keys)), mine(slice_of(kernel, keys, keys)),
+                             mine(slice_of(kernel, 2 * keys, values))}),
+                    net.conv_kernel_dim);
+  writer.put_vector(here + "out_norm.weight",
+                    writer.vector(there + "norm.weight", net.value_head_dim));
+  writer.keep_less_one();
+  writer.put_matrix(here + "out_proj.weight",
+                    writer.matrix(there + "out_proj.weight", hidden, values), values / rank.tp,
+                    rank.tp_rank * (values / rank.tp));
 }
 
 void write_mlp(const ModelConfig& config, const MegatronRank& rank, const std::string& hf,
@@ -211,7 +268,11 @@ void write_experts(const ModelConfig& config, const MegatronRank& rank, const st
   write_routed_experts(config, rank, hf, mlp + "experts.", writer);
   const std::int64_t width = experts.shared_intermediate_size;
   if (width == 0) return;
-  const MlpRows shared = mlp_rows(config, hf + "mlp.shared_experts.", width, writer);
+  const MlpRows shared = mlp_rows(config, hf + "mlp." + shared_of(config), width, writer);
+  if (is_next(config)) {
+    writer.put_matrix(mlp + "shared_experts.gate_weight",
+                      writer.matrix(hf + "mlp.shared_expert_gate.weight", 1, hidden), hidden);
+  }
   writer.put_matrix(mlp + "shared_experts.linear_fc1.weight",
                     stacked({part_of(shared.gate, rank.tp_rank, rank.tp),
                              part_of(shared.up, rank.tp_rank, rank.tp)}),
@@ -225,7 +286,9 @@ void write_experts(const ModelConfig& config, const MegatronRank& rank, const st
 void write_megatron_layer(const ModelConfig& config, const MegatronRank& rank, std::int64_t index,
                           const std::string& local, RankWriter& writer) {
   const std::string hf = layer_of(index);
-  if (is_latent(config)) {
+  if (is_linear(config, index)) {
+    write_linear_attention(config, rank, hf, local, writer);
+  } else if (is_latent(config)) {
     write_latent(config, rank, hf, local, writer);
   } else {
     write_attention(config, rank, hf, local, writer);

@@ -38,6 +38,7 @@ struct LocalTensor {
   std::vector<Row> rows;
   std::int64_t first_column = 0;
   std::int64_t columns = 1;
+  bool less_one = false;  ///< Each element is the canonical one less 1.
 };
 
 /// All local tensors of one rank, in the engine's order. Written for clarity, not for speed.

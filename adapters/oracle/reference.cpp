@@ -139,6 +139,11 @@ Result<void> find_canonical(Rank& rank) {
 Result<Rank> prepare(const RankMemory& memory, std::uint64_t region_bytes) {
   Result<std::vector<LocalTensor>> locals = rank_of(memory.model, memory.spec, memory.rank);
   if (!locals) return failure(locals);
+  for (const LocalTensor& local : *locals) {
+    if (!local.less_one) continue;
+    return failure(ErrorCode::invalid, text_of(memory) + ": local tensor " + local.name +
+                                           " is kept less one, which the reference can't fill yet");
+  }
   Rank rank{memory, *std::move(locals), {}, {}, {}, {}};
   if (const Result<void> placed = place_locals(rank, region_bytes); !placed) return failure(placed);
   if (const Result<void> found = find_canonical(rank); !found) return failure(found);

@@ -26,13 +26,15 @@ struct Layer {
   std::string canonical;
 };
 
-/// Rows of fused query, key and value.
+/// Rows of fused query, key and value, with the gates of queries where there are any.
 std::int64_t fused_rows(const ModelConfig& config);
 
 /// Attention with the norm before it.
 void add_attention(RankBuilder& builder, const Rank& rank, const Layer& layer);
 /// The same of latent attention.
 void add_latent_attention(RankBuilder& builder, const Rank& rank, const Layer& layer);
+/// The same of Gated DeltaNet.
+void add_delta_net(RankBuilder& builder, const Rank& rank, const Layer& layer);
 /// A plain MLP with the norm before it.
 void add_mlp(RankBuilder& builder, const Rank& rank, const Layer& layer);
 /// Router, experts and shared experts, with the norm before them.

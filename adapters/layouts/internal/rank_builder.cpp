@@ -181,6 +181,10 @@ void RankBuilder::keep_last_in_f32() {
   if ((buffer || !dtype_) && local.type == ElementType::bf16) local.type = ElementType::f32;
 }
 
+void RankBuilder::less_one_last() {
+  layout_.tensors.back().less_one = true;
+}
+
 void RankBuilder::empty_last() {
   LocalTensor& local = layout_.tensors.back();
   local.shape[0] = 0;

@@ -88,6 +88,8 @@ class RankBuilder {
   /// The local tensor that was added last is kept in f32 where it would be bf16, unless it is a
   /// parameter and the layout's `dtype` says otherwise.
   void keep_last_in_f32();
+  /// The local tensor that was added last holds the canonical elements less one.
+  void less_one_last();
   /// Takes everything out of the local tensor that was added last: of its first dimension there is
   /// nothing on this rank.
   void empty_last();

@@ -76,6 +76,8 @@ class RankWriter {
   /// The tensor that was put last is kept in f32 if it would be bf16, unless it is a parameter and
   /// `dtype` is given.
   void keep_in_f32();
+  /// The tensor that was put last is kept less one.
+  void keep_less_one() { locals_.back().less_one = true; }
   /// A local tensor [rows].
   void put_vector(std::string name, Rows rows);
   /// A local tensor [count, columns]: rows [first, first + count) of canonical tensor `table`

@@ -4,8 +4,8 @@
 
 #include "tests/adapters/layouts/small_models.hpp"
 
-// Goal: Qwen3-Next's linear attention, gated attention and gated shared expert, as engines that
-// generate keep them. Method: small tables worked by hand from the checkpoint's order of rows.
+// Goal: Qwen3-Next's linear attention, gated attention and gated shared expert, as engines keep
+// them. Method: small tables worked by hand from the checkpoint's order of rows.
 
 namespace weir {
 
@@ -82,11 +82,52 @@ TEST_CASE("the gate of the shared expert is on every rank", "[layouts]") {
   }
 }
 
+TEST_CASE("Megatron projects all queries, keys, values, gates, betas and alphas at once",
+          "[layouts]") {
+  const Model model = next_model();
+  const std::string linear = "decoder.layers.0.self_attention.";
+  // A group of in_proj_qkvz is q, k, two v and two z; of in_proj_ba two b and two a.
+  REQUIRE(rows_of(rank_of(model, "megatron", 0), linear + "in_proj.weight") ==
+          "0:1, 6:7, 1:2, 7:8, 2:4, 8:10, 4:6, 10:12, 0:2, 4:6, 2:4, 6:8");
+  const RankLayout layout = rank_of(model, "megatron:tp=2", 1);
+  REQUIRE(rows_of(layout, linear + "in_proj.weight") == "6:12, 4:8");
+  REQUIRE(rows_of(layout, linear + "conv1d.weight") == "1:2, 3:4, 6:8");
+  REQUIRE(rows_of(layout, linear + "dt_bias") == "2:4");
+  REQUIRE(find(layout, linear + "A_log")->type == ElementType::bf16);
+  REQUIRE(find(layout, linear + "out_proj.weight")->pieces.at(0).box == Box{{0, 2}, {2, 2}});
+}
+
+TEST_CASE("Megatron has the gates of a group behind all of its query heads", "[layouts]") {
+  ModelConfig config = next_model().config;
+  config.num_attention_heads = 4;  // Two groups of two heads, each of two rows and two of gate.
+  const Model model = model_with(config);
+  const std::string qkv = "decoder.layers.1.self_attention.linear_qkv.weight";
+  REQUIRE(rows_of(rank_of(model, "megatron", 0), qkv) ==
+          "0:2, 4:6, 2:4, 6:8, 0:2, 0:2, 8:10, 12:14, 10:12, 14:16, 2:4, 2:4");
+  REQUIRE(rows_of(rank_of(model, "megatron:tp=2", 1), qkv) ==
+          "8:10, 12:14, 10:12, 14:16, 2:4, 2:4");
+}
+
+TEST_CASE("a norm that Megatron keeps less one is marked, and in no plan yet", "[layouts]") {
+  const Model model = next_model();
+  const RankLayout layout = rank_of(model, "megatron", 0);
+  for (const LocalTensor& local : layout.tensors) {
+    REQUIRE(local.less_one == local.name.ends_with(".out_norm.weight"));
+  }
+  const auto placed = place(model, layout, {.side = Side::trainer}, 1, RegionKind::host_private);
+  REQUIRE(placed.error() ==
+          Error{ErrorCode::invalid,
+                "decoder.layers.0.self_attention.out_norm.weight is kept less one, which no plan "
+                "can convert yet: train this model with hf or fsdp2"});
+}
+
 TEST_CASE("heads of linear attention are whole", "[layouts]") {
   Model model = next_model();
   model.config.num_attention_heads = model.config.num_key_value_heads = 4;
   model = *model_of(model.config);
   REQUIRE(lay_out(model, spec_of("vllm:tp=4"), 0).error().text ==
+          "tp=4 does not divide 2 heads of linear attention: use tp=1 or 2");
+  REQUIRE(lay_out(model, spec_of("megatron:tp=4"), 0).error().text ==
           "tp=4 does not divide 2 heads of linear attention: use tp=1 or 2");
 }
 

@@ -30,7 +30,8 @@ struct Shard {
 using Shards = std::map<ShardId, std::unique_ptr<Shard>>;
 using Canonical = std::vector<std::vector<std::byte>>;
 
-/// Adds all shards of all replicas of one side. False where the layout refuses the model.
+/// Adds all shards of all replicas of one side. False where the layout refuses the model, or no
+/// plan can be made of it.
 inline bool add_side(Shards& shards, const Model& model, const Canonical& canonical, Side side,
                      const LayoutSpec& spec, std::uint32_t replicas) {
   const auto size = size_of(spec);
@@ -40,7 +41,9 @@ inline bool add_side(Shards& shards, const Model& model, const Canonical& canoni
       const auto layout = lay_out(model, spec, rank);
       if (!layout) return false;
       const ShardId id{side, replica, rank};
-      PlacedShard placement = place(model, *layout, id, size->ranks, RegionKind::host_private);
+      auto placed = place(model, *layout, id, size->ranks, RegionKind::host_private);
+      if (!placed) return false;
+      PlacedShard placement = *std::move(placed);
       auto shard = std::unique_ptr<Shard>(new Shard{{model, spec, rank, {}, {}, {}}, {}, {}, {}});
       for (std::size_t i = 0; i < layout->tensors.size(); ++i) {
         shard->memory.places.push_back({layout->tensors[i].name, placement.offsets[i]});

@@ -88,6 +88,7 @@ void compare(const Model& model, const weir::LocalTensor& local, const LocalTens
     FAIL(local.name << " has type " << name_of(local.type) << ", by the oracle "
                     << name_of(oracle.type));
   }
+  if (local.less_one != oracle.less_one) FAIL(local.name << ": kept less one by one of both only");
   const std::vector<Origin> ours = origins_of(model, local);
   const std::vector<Origin> theirs = origins_of(model, oracle);
   if (ours.size() != theirs.size())
