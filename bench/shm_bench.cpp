@@ -55,7 +55,7 @@ std::vector<PlacedShard> placements(const Model& model, const char* layout, Side
   std::vector<PlacedShard> all;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     const RankLayout mine = must(lay_out(model, spec, rank));
-    all.push_back(must(place(model, mine, {side, 0, rank}, ranks, kind)));
+    all.push_back(place(model, mine, {side, 0, rank}, ranks, kind));
   }
   return all;
 }

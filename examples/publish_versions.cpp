@@ -22,10 +22,9 @@ Result<void> serve(const Model& model, const char* layout, ShardId shard, std::u
   const auto kept = lay_out(model, *spec, shard.rank);
   if (!kept) return failure(kept);
   const std::uint32_t ranks = size_of(*spec)->ranks;
-  const auto placed = place(model, *kept, shard, ranks, RegionKind::host_shared);
-  if (!placed) return failure(placed);
+  const PlacedShard placed = place(model, *kept, shard, ranks, RegionKind::host_shared);
   const auto region =
-      Region::allocate({.kind = RegionKind::host_shared, .bytes = placed->region_bytes});
+      Region::allocate({.kind = RegionKind::host_shared, .bytes = placed.region_bytes});
   if (!region) return failure(region);
   const auto transport = make_shm_transport({.worker_count = 1});
 
@@ -40,7 +39,7 @@ Result<void> serve(const Model& model, const char* layout, ShardId shard, std::u
     done(right ? Result<void>() : failure(ErrorCode::invalid, "not that version's bytes"));
   };
   return run_member({.port = port,
-                     .manifest = placed->manifest,
+                     .manifest = placed.manifest,
                      .regions = {region->get()},
                      .transport = transport.get(),
                      .hooks = hooks});

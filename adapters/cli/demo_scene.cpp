@@ -30,18 +30,16 @@ Result<DemoSide> side_of(Side side, const std::string& layout, std::uint32_t tim
 /// Lays out every shard of a side and adds its manifest and memory to what will be needed.
 Result<void> lay_out_side(Scene& scene, const DemoSide& side, std::vector<Manifest>& manifests) {
   for (std::uint32_t rank = 0; rank < side.ranks; ++rank) {
-    const auto refused = [&side](const Error& error) {
-      return failure(error.code, std::string(option_of(side.side)) + " " + text_of(side.spec) +
-                                     ": " + error.text);
-    };
     const Result<RankLayout> layout = lay_out(scene.model, side.spec, rank);
-    if (!layout) return refused(layout.error());
+    if (!layout) {
+      return failure(layout.error().code, std::string(option_of(side.side)) + " " +
+                                              text_of(side.spec) + ": " + layout.error().text);
+    }
     for (std::uint32_t replica = 0; replica < side.replicas; ++replica) {
-      auto placed = place(scene.model, *layout, {side.side, replica, rank}, side.ranks,
-                          RegionKind::host_shared);
-      if (!placed) return refused(placed.error());
-      scene.memory_bytes += side.copies * placed->region_bytes;
-      manifests.push_back(std::move(placed->manifest));
+      PlacedShard placement = place(scene.model, *layout, {side.side, replica, rank}, side.ranks,
+                                    RegionKind::host_shared);
+      scene.memory_bytes += side.copies * placement.region_bytes;
+      manifests.push_back(std::move(placement.manifest));
     }
   }
   return {};

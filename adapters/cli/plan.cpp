@@ -75,9 +75,7 @@ Result<void> add_manifests(const Model& model, const LayoutSpec& spec, Side side
     const auto kept = layout->rank(rank);
     if (!kept) return failure(kept);
     const ShardId shard{.side = side, .replica = 0, .rank = rank};
-    const auto placed = place(model, *kept, shard, size.ranks, RegionKind::host_private);
-    if (!placed) return failure(placed);
-    Manifest manifest = placed->manifest;
+    Manifest manifest = place(model, *kept, shard, size.ranks, RegionKind::host_private).manifest;
     for (std::uint32_t replica = 0; replica < size.replicas * replicas; ++replica) {
       manifest.shard.replica = replica;
       manifests.push_back(manifest);

@@ -14,9 +14,7 @@ Result<std::unique_ptr<ShardMemory>> ShardMemory::open(const ShardMemoryOptions&
   std::unique_ptr<ShardMemory> own(new ShardMemory(*std::move(checkpoint), *std::move(model)));
   const Result<RankLayout> layout = lay_out(own->model_, options.spec, options.shard.rank);
   if (!layout) return failure(layout);
-  auto placed = place(own->model_, *layout, options.shard, options.replica_ranks, options.kind);
-  if (!placed) return failure(placed);
-  own->placed_ = *std::move(placed);
+  own->placed_ = place(own->model_, *layout, options.shard, options.replica_ranks, options.kind);
   own->memory_.emplace(oracle::RankMemory{
       .model = own->model_,
       .spec = options.spec,

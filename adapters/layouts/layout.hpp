@@ -65,7 +65,7 @@ struct LocalTensor {
   std::vector<std::int64_t> shape;
   std::vector<LocalPiece> pieces;
   /// Its elements are those of the canonical tensor less one, as Megatron-Core keeps the weights of
-  /// norms. The one field that says so: whoever reads or writes elements has to heed it.
+  /// norms. In manifests it is an encoding, which is converted on one side.
   bool less_one = false;
 };
 
@@ -141,8 +141,7 @@ struct PlacedShard {
   std::vector<std::uint64_t> offsets;
   std::uint64_t region_bytes = 0;
 };
-/// Errors (`invalid`): a tensor that is kept less one, which plans can't convert yet.
-Result<PlacedShard> place(const Model& model, const RankLayout& layout, const ShardId& shard,
-                          std::uint32_t replica_ranks, RegionKind kind);
+PlacedShard place(const Model& model, const RankLayout& layout, const ShardId& shard,
+                  std::uint32_t replica_ranks, RegionKind kind);
 
 }  // namespace weir

@@ -50,16 +50,19 @@ Piece piece_in_bytes(const LocalPiece& local, std::uint32_t tensor, std::uint64_
   return piece;
 }
 
+/// The number of the encoding that says so, which is added where it is not there.
+std::uint32_t less_one_of(std::vector<Encoding>& encodings) {
+  const Encoding encoding{.kind = Encoding::Kind::plus_one};
+  const auto found = std::ranges::find(encodings, encoding);
+  const auto number = static_cast<std::uint32_t>(found - encodings.begin()) + 1;
+  if (found == encodings.end()) encodings.push_back(encoding);
+  return number;
+}
+
 }  // namespace
 
-Result<PlacedShard> place(const Model& model, const RankLayout& layout, const ShardId& shard,
-                          std::uint32_t replica_ranks, RegionKind kind) {
-  for (const LocalTensor& local : layout.tensors) {
-    if (!local.less_one) continue;
-    return failure(ErrorCode::invalid, local.name +
-                                           " is kept less one, which no plan can convert "
-                                           "yet: train this model with hf or fsdp2");
-  }
+PlacedShard place(const Model& model, const RankLayout& layout, const ShardId& shard,
+                  std::uint32_t replica_ranks, RegionKind kind) {
   PlacedShard placement;
   Manifest& manifest = placement.manifest;
   manifest.shard = shard;
@@ -74,6 +77,7 @@ Result<PlacedShard> place(const Model& model, const RankLayout& layout, const Sh
     placement.offsets.push_back(end);
     for (const LocalPiece& piece : local.pieces) {
       const std::uint32_t tensor = table.place_of(piece.tensor, local.type);
+      if (local.less_one) manifest.tensors[tensor].encoding = less_one_of(manifest.encodings);
       manifest.pieces.push_back(piece_in_bytes(piece, tensor, end, size_of(local.type)));
     }
     end += (bytes_of(local) + alignment_bytes - 1) / alignment_bytes * alignment_bytes;

@@ -7,12 +7,11 @@
 
 namespace weir {
 
-Result<FileManifest> file_manifest(const Model& model, const RankLayout& layout,
-                                   const ShardId& shard, std::uint32_t replica_ranks) {
-  auto placed = place(model, layout, shard, replica_ranks, RegionKind::host_private);
-  if (!placed) return failure(placed);
+FileManifest file_manifest(const Model& model, const RankLayout& layout, const ShardId& shard,
+                           std::uint32_t replica_ranks) {
+  PlacedShard placed = place(model, layout, shard, replica_ranks, RegionKind::host_private);
   FileManifest result;
-  result.manifest = std::move(placed->manifest);
+  result.manifest = std::move(placed.manifest);
   result.manifest.regions.clear();
 
   std::vector<std::uint32_t> region_of_tensor(layout.tensors.size(), 0);
@@ -28,11 +27,10 @@ Result<FileManifest> file_manifest(const Model& model, const RankLayout& layout,
   for (Piece& piece : result.manifest.pieces) {
     // The last tensor that starts at or before the piece holds it: those without bytes start
     // where the next one does.
-    const auto after =
-        std::upper_bound(placed->offsets.begin(), placed->offsets.end(), piece.offset);
-    WEIR_ASSERT(after != placed->offsets.begin());
-    const auto index = static_cast<std::size_t>(after - placed->offsets.begin()) - 1;
-    piece.offset -= placed->offsets[index];
+    const auto after = std::upper_bound(placed.offsets.begin(), placed.offsets.end(), piece.offset);
+    WEIR_ASSERT(after != placed.offsets.begin());
+    const auto index = static_cast<std::size_t>(after - placed.offsets.begin()) - 1;
+    piece.offset -= placed.offsets[index];
     piece.region = region_of_tensor[index];
   }
   return result;

@@ -20,7 +20,7 @@ struct FileManifest {
 };
 
 /// The manifest of `place` for one rank of a single replica, moved into such regions.
-Result<FileManifest> file_manifest(const Model& model, const RankLayout& layout,
-                                   const ShardId& shard, std::uint32_t replica_ranks);
+FileManifest file_manifest(const Model& model, const RankLayout& layout, const ShardId& shard,
+                           std::uint32_t replica_ranks);
 
 }  // namespace weir

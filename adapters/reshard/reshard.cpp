@@ -173,12 +173,11 @@ Result<void> Resharding::make_plan_for(std::uint32_t ranks) {
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     const auto layout = layouts->rank(rank);
     if (!layout) return failure(layout);
-    auto described = file_manifest(facts.model, *layout,
-                                   {.side = Side::rollout, .replica = 0, .rank = rank}, ranks);
-    if (!described) return failure(described);
-    manifests.push_back(std::move(described->manifest));
+    FileManifest described = file_manifest(
+        facts.model, *layout, {.side = Side::rollout, .replica = 0, .rank = rank}, ranks);
+    manifests.push_back(std::move(described.manifest));
     targets_.push_back({.tensors = file_tensors(*layout, facts),
-                        .tensor_of_region = std::move(described->tensor_of_region)});
+                        .tensor_of_region = std::move(described.tensor_of_region)});
   }
   auto plan = make_plan(manifests);
   if (!plan) return failure(plan);

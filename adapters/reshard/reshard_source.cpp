@@ -249,12 +249,11 @@ Result<void> ReshardSource::bind(std::uint32_t rank) {
             " on rank " + std::to_string(rank) + "; is that the layout it was written in?");
   }
   tensors_.push_back(std::move(tensors));
-  auto described =
+  FileManifest described =
       file_manifest(facts_.model, layout, {.side = Side::trainer, .replica = 0, .rank = rank},
                     static_cast<std::uint32_t>(ranks_.size()));
-  if (!described) return failure(described);
-  manifests_.push_back(std::move(described->manifest));
-  tensor_of_region_.push_back(std::move(described->tensor_of_region));
+  manifests_.push_back(std::move(described.manifest));
+  tensor_of_region_.push_back(std::move(described.tensor_of_region));
   return {};
 }
 

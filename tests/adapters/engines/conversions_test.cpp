@@ -128,17 +128,16 @@ void check_quantized(const Blocks& blocks, Scaling scaling, ElementType type,
   require_same(code_type(scaling), ours, codes);
 }
 
-void check_dequantized(const Blocks& blocks, Conversion conversion,
-                       std::span<const std::byte> codes, std::span<const std::byte> scales,
-                       std::span<const std::byte> expected) {
+void check_dequantized(const Blocks& blocks, TypePair types, std::span<const std::byte> codes,
+                       std::span<const std::byte> scales, std::span<const std::byte> expected) {
   std::vector<std::byte> ours(expected.size());
   blocks.for_each([&](std::size_t block, const std::vector<std::size_t>& rows, std::size_t count) {
     for (const std::size_t at : rows) {
-      dequantize_run(conversion, f32_at(scales, block),
-                     ours.data() + at * size_of(conversion.target), codes.data() + at, count);
+      dequantize_run(types, f32_at(scales, block), ours.data() + at * size_of(types.target),
+                     codes.data() + at, count);
     }
   });
-  require_same(conversion.target, ours, expected);
+  require_same(types.target, ours, expected);
 }
 
 }  // namespace

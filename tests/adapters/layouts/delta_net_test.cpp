@@ -108,17 +108,18 @@ TEST_CASE("Megatron has the gates of a group behind all of its query heads", "[l
           "8:10, 12:14, 10:12, 14:16, 2:4, 2:4");
 }
 
-TEST_CASE("a norm that Megatron keeps less one is marked, and in no plan yet", "[layouts]") {
+TEST_CASE("a norm that Megatron keeps less one is so encoded", "[layouts]") {
   const Model model = next_model();
   const RankLayout layout = rank_of(model, "megatron", 0);
   for (const LocalTensor& local : layout.tensors) {
     REQUIRE(local.less_one == local.name.ends_with(".out_norm.weight"));
   }
-  const auto placed = place(model, layout, {.side = Side::trainer}, 1, RegionKind::host_private);
-  REQUIRE(placed.error() ==
-          Error{ErrorCode::invalid,
-                "decoder.layers.0.self_attention.out_norm.weight is kept less one, which no plan "
-                "can convert yet: train this model with hf or fsdp2"});
+  const Manifest manifest =
+      place(model, layout, {.side = Side::trainer}, 1, RegionKind::host_private).manifest;
+  REQUIRE(manifest.encodings == std::vector<Encoding>{{Encoding::Kind::plus_one}});
+  for (const Tensor& tensor : manifest.tensors) {
+    REQUIRE((tensor.encoding == 1) == tensor.name.ends_with("linear_attn.norm.weight"));
+  }
 }
 
 TEST_CASE("heads of linear attention are whole", "[layouts]") {

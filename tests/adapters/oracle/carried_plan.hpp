@@ -30,8 +30,8 @@ struct Shard {
 using Shards = std::map<ShardId, std::unique_ptr<Shard>>;
 using Canonical = std::vector<std::vector<std::byte>>;
 
-/// Adds all shards of all replicas of one side. False where the layout refuses the model, or no
-/// plan can be made of it.
+/// Adds all shards of all replicas of one side. False where the layout refuses the model, or keeps
+/// other values than the model's: those are made on one side, and no plan carries them.
 inline bool add_side(Shards& shards, const Model& model, const Canonical& canonical, Side side,
                      const LayoutSpec& spec, std::uint32_t replicas) {
   const auto size = size_of(spec);
@@ -41,9 +41,8 @@ inline bool add_side(Shards& shards, const Model& model, const Canonical& canoni
       const auto layout = lay_out(model, spec, rank);
       if (!layout) return false;
       const ShardId id{side, replica, rank};
-      auto placed = place(model, *layout, id, size->ranks, RegionKind::host_private);
-      if (!placed) return false;
-      PlacedShard placement = *std::move(placed);
+      PlacedShard placement = place(model, *layout, id, size->ranks, RegionKind::host_private);
+      if (!placement.manifest.encodings.empty()) return false;
       auto shard = std::unique_ptr<Shard>(new Shard{{model, spec, rank, {}, {}, {}}, {}, {}, {}});
       for (std::size_t i = 0; i < layout->tensors.size(); ++i) {
         shard->memory.places.push_back({layout->tensors[i].name, placement.offsets[i]});
