@@ -21,6 +21,7 @@ void run_units(std::byte* target, const std::byte* source, std::size_t count,
   constexpr std::size_t line_bytes = 64;
   constexpr std::size_t line = line_bytes / Loop::target_bytes;
   static_assert(line % Loop::unit == 0);
+  if (count == 0) return;
   if (count < Loop::unit) {
     std::array<std::byte, Loop::unit * Loop::source_bytes> from{};
     std::array<std::byte, Loop::unit * Loop::target_bytes> to;

@@ -75,7 +75,7 @@ std::vector<std::byte> all_halves() {
 template <class T>
 std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   std::vector<std::byte> bytes(values.size() * sizeof(T));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
 }
 
