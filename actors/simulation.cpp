@@ -105,7 +105,7 @@ class Storm {
     const auto hosts = world_.hosts();
     Host& host = *hosts[random.below(hosts.size())];
     const bool notice = random.chance(2, 3);
-    switch (random.below(11)) {
+    switch (random.below(12)) {
       case 0:
       case 1:
         return world_.kill(host, notice,
@@ -130,6 +130,11 @@ class Storm {
         return stall_soon(std::nullopt, world_.between(1ms, 3s));
       case 9:
         return stall_soon(host.shard, world_.between(1ms, 3s));
+      case 10:
+        world_.starve(host.shard, world_.between(1ms, 5s));
+        // A member that comes needs most of it.
+        if (random.chance(1, 2)) world_.kill(host, notice, world_.between(0ns, 50ms));
+        return;
       default:
         return slow_down();
     }

@@ -14,8 +14,8 @@ namespace weir {
 
 struct SimulationOptions {
   std::uint64_t seed = 1;
-  /// Deaths, restarts, hangs, cuts, slow and failing copies, failing engines. Without them only the
-  /// order of events and their durations vary.
+  /// Deaths, restarts, hangs, cuts, slow and failing copies, refused memory, failing engines.
+  /// Without them only the order of events and their durations vary.
   bool faults = true;
   /// Events after which a run counts as one that does not come to an end.
   std::uint64_t steps_max = 2'000'000;

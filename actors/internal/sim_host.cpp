@@ -30,6 +30,7 @@ Host::Host(World& world, const ShardId& own_shard, Process& own_process, std::ui
 
 void Host::start() {
   world_.bytes().bring_up(number);
+  world_.bytes().short_of_memory(number, world_.is_starved(shard));
   transport_ = make_sim_transport(world_.bytes(), number);
   const std::size_t buffers = placement_ == Placement::staging ? 2 : slots_;
   memory_.assign(buffers, std::vector<std::byte>(world_.model.bytes_of(shard, ranks_)));
@@ -37,7 +38,13 @@ void Host::start() {
   std::vector<Region*> targets;
   for (std::uint32_t slot = 0; slot < slots_; ++slot) {
     regions_.push_back(Region::borrow(memory_[slot]));
-    manifest.regions[slot].tickets = {*transport_->expose(*regions_.back())};
+    auto ticket = transport_->expose(*regions_.back());
+    if (!ticket) {
+      return end(failure(ticket.error().code, text_of(shard) + " can't show region " +
+                                                  std::to_string(slot) + ": " +
+                                                  ticket.error().text));
+    }
+    manifest.regions[slot].tickets = {*std::move(ticket)};
     targets.push_back(regions_.back().get());
   }
   ShardConfig config;
@@ -50,11 +57,7 @@ void Host::start() {
   config.connect_deadline = 600s;
   config.reconnect_deadline = 600s;
   config.buggify = world_.buggify();
-  config.on_end = [this](Result<void> why) {
-    ended = std::move(why);
-    running = false;
-    world_.left(*this);
-  };
+  config.on_end = [this](Result<void> why) { end(std::move(why)); };
   const auto keep = [this](const auto& actor) {
     process.actors.push_back(caf::actor_cast<caf::strong_actor_ptr>(actor));
   };
@@ -72,6 +75,12 @@ void Host::start() {
   }
   keep(config.finder);
   keep(config.engine);
+}
+
+void Host::end(Result<void> why) {
+  ended = std::move(why);
+  running = false;
+  world_.left(*this);
 }
 
 std::span<const std::byte> Host::live() const {

@@ -143,6 +143,21 @@ void World::cut(Host& host, Net::Way way, Duration time) {
   net_.cut(host.process, way, time);
 }
 
+void World::starve(const ShardId& shard, Duration time) {
+  tell(text_of(shard) + " gets no more memory");
+  starved_[shard] = std::max(starved_[shard], net_.now() + time);
+  bytes_.short_of_memory(host(shard)->number, true);
+  net_.after(time, [this, shard] {
+    const auto found = starved_.find(shard);
+    if (found != starved_.end() && found->second <= net_.now()) feed(shard);
+  });
+}
+
+void World::feed(const ShardId& shard) {
+  starved_.erase(shard);
+  bytes_.short_of_memory(host(shard)->number, false);
+}
+
 void World::kill_exchange(bool notice, Duration restart_after) {
   if (!exchange_->alive) return;
   tell("the exchange is killed");

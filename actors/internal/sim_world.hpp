@@ -87,7 +87,7 @@ class Host {
  private:
   friend class World;
   void start();
-  void join();
+  void end(Result<void> why);
   MemberHooks hooks();
   void hook(HookKind kind, const HookCall& call, std::function<Result<void>()> work, HookDone done);
   void begin();
@@ -126,6 +126,8 @@ class World {
   void kill(Host& host, bool notice, Duration restart_after);
   void hang(Host& host, Duration time);
   void cut(Host& host, Net::Way way, Duration time);
+  /// That member, and whoever takes its place meanwhile, is refused memory.
+  void starve(const ShardId& shard, Duration time);
   void kill_exchange(bool notice, Duration restart_after);
   /// An actor of the exchange, or of that member, that is about to run has to wait. False when
   /// there is none.
@@ -142,6 +144,7 @@ class World {
     scene_.buggify = false;
     scene_.link = {};
     bytes_.set_link(scene_.link);
+    while (!starved_.empty()) feed(ShardId(starved_.begin()->first));
   }
   /// Decides what hooks do, besides the scene's trouble.
   void watch_hooks(HookWatch watch) { hook_watch_ = std::move(watch); }
@@ -179,6 +182,7 @@ class World {
   Buggify buggify();
   /// A member has ended by itself; whoever looks after the processes starts it again.
   void left(Host& host);
+  [[nodiscard]] bool is_starved(const ShardId& shard) const { return starved_.contains(shard); }
   Duration between(Duration least, Duration most);
   [[nodiscard]] const HookWatch& hook_watch() const noexcept { return hook_watch_; }
   /// Whether there is a batch to train `version` from, where batches are asked for. All shards of
@@ -196,6 +200,7 @@ class World {
  private:
   void start_exchange();
   void start_host(const ShardId& shard);
+  void feed(const ShardId& shard);
   void decode(std::uint32_t replica);
   void end_decode(std::uint32_t replica, const std::vector<Host*>& ranks);
   /// Whether no process that lived when the replica served its newest version is left to know.
@@ -218,6 +223,7 @@ class World {
   std::map<ShardId, std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<Host>> former_;  ///< Those that died.
   std::uint32_t next_number_ = 1;
+  std::map<ShardId, Duration> starved_;  ///< Until when.
   struct Served {
     std::uint64_t version = 0;
     Duration at{};  ///< When it was served for the first time.

@@ -138,8 +138,9 @@ Action declare_soak(CLI::App& app) {
   auto options = std::make_shared<SoakOptions>();
   app.description(
       "Runs whole exchanges in virtual time, one for each seed: trainers publish, rollouts\n"
-      "generate, and processes die, hang, are cut off and come back, actors wait, copies fail,\n"
-      "engines refuse, and the code goes wrong where it proposes to. The invariants are checked\n"
+      "generate, and processes die, hang, are cut off, get no memory and come back, actors wait,\n"
+      "copies fail, engines refuse, and the code goes wrong where it proposes to. The invariants "
+      "are checked\n"
       "at every step of every engine.");
   app.add_option("--seeds", options->seeds, "how many")
       ->check(CLI::Range(std::uint64_t{1}, seeds_max))

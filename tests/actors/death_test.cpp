@@ -195,6 +195,45 @@ TEST_CASE("a member that comes back does not have its whole peers fetch again") 
   CHECK(story.bytes_written() - before == story.bytes_of_replica() / 2);
 }
 
+TEST_CASE("a member that is refused memory says so, and comes when there is some; others go on") {
+  const ShardId shard = GENERATE(ShardId{Side::trainer, 0, 1}, ShardId{Side::rollout, 0, 1});
+  Scene scene = calm_scene(2, Placement::second_buffer);
+  // So few bytes at once that a plan is bound in many pieces.
+  scene.window_bytes_max = 32;
+  std::size_t refused = 0;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    Story story(seed, scene);
+    story.settle(1);
+    story.world.starve(shard, 20s);
+    story.world.kill(*story.world.host(shard), true, 10ms);
+    story.pass(15s);
+    CHECK(story.serves(1, 1));
+    story.pass(10s);
+    story.settle(2);
+    for (const std::string& line : story.world.story) {
+      const std::string error =
+          text_of(shard) + " has ended: " + text_of(shard) + " can't show region";
+      if (line.find(error) == std::string::npos) continue;
+      CHECK_THAT(line, ContainsSubstring("has no memory left: free some"));
+      ++refused;
+    }
+  }
+  CHECK(refused > 0);
+}
+
+TEST_CASE("a reader that can't map its source keeps what it serves, and reads once it can") {
+  Story story(1, calm_scene(2, Placement::second_buffer));
+  story.settle(1);
+  // What is bound before the trainer is another process is of no use after.
+  story.world.starve({Side::rollout, 0, 0}, 30s);
+  story.world.kill(story.trainer(0, 0), true, 10ms);
+  story.go_to(2);
+  story.until([&story] { return story.serves(1, 2); });
+  story.pass(5s);
+  CHECK((story.serves(0, 1) || story.serves(0, 2)));
+  story.until([&story] { return story.world.settled(2); });
+}
+
 // Mooncake#3188, Mooncake#3299: a stale endpoint after a reconnection, and storms of them.
 TEST_CASE("a peer that restarts ten times is read where it is now") {
   const ShardId shard = GENERATE(ShardId{Side::trainer, 0, 1}, ShardId{Side::rollout, 0, 1});

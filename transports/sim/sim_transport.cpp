@@ -46,6 +46,13 @@ struct SimState {
   SimState(SimNetwork::After call_after, Random& numbers)
       : after(std::move(call_after)), random(numbers) {}
 
+  /// Whether there is room to map more memory.
+  [[nodiscard]] Result<void> map(std::uint32_t host) {
+    if (!starved.contains(host) || random.chance(1, 2)) return {};
+    return failure(ErrorCode::refused,
+                   "host " + std::to_string(host) + " has no memory left: free some");
+  }
+
   SimNetwork::After after;
   Random& random;
   SimLink common_link;
@@ -55,6 +62,7 @@ struct SimState {
   std::map<SimPath, SimCut> cuts;
   std::map<SimPath, std::vector<std::function<void()>>> hung;
   std::set<std::uint32_t> down;
+  std::set<std::uint32_t> starved;
   std::map<std::uint32_t, std::uint64_t> lives;  ///< How often a host was taken down.
   std::map<std::uint64_t, Exposed> exposed;
   std::uint64_t next_region = 1;
@@ -93,6 +101,14 @@ void SimNetwork::heal(const SimPath& path) {
   const auto waiting = state_->hung.extract(path);
   if (waiting.empty()) return;
   for (const auto& then : waiting.mapped()) state_->after(nanoseconds(1), then);
+}
+
+void SimNetwork::short_of_memory(std::uint32_t host, bool is_short) {
+  if (is_short) {
+    state_->starved.insert(host);
+  } else {
+    state_->starved.erase(host);
+  }
 }
 
 void SimNetwork::take_down(std::uint32_t host) {
@@ -308,6 +324,7 @@ class SimTransport final : public Transport {
     if (!network_.alive(process_.host, process_.life)) {
       return failure(ErrorCode::unavailable, "this host is down");
     }
+    if (const auto room = network_.map(process_.host); !room) return failure(room);
     const auto [known, fresh] = exposed_.try_emplace(&region, network_.next_region);
     if (fresh) {
       network_.exposed[network_.next_region++] = {process_.host, &region};
@@ -328,6 +345,7 @@ class SimTransport final : public Transport {
     if (!network_.alive(process_.host, process_.life)) {
       return failure(ErrorCode::unavailable, "this host is down");
     }
+    if (const auto room = network_.map(process_.host); !room) return failure(room);
     auto body = std::make_shared<Body>(network_, process_);
     for (const Copy& copy : request.copies) {
       if (copy.source >= request.sources.size() ||

@@ -71,6 +71,9 @@ class SimNetwork {
   /// What hung goes on.
   void heal(const SimPath& path);
 
+  /// While it is short of memory, about every second `expose` and `prepare` of the host is refused.
+  void short_of_memory(std::uint32_t host, bool is_short);
+
   /// The host's process is gone: its regions can't be read, it writes nothing more, and transports
   /// that were made for it till now stay dead for ever.
   void take_down(std::uint32_t host);
@@ -90,7 +93,8 @@ class SimNetwork {
 /// other exposed region ever gets, and the size. A start reads its bytes in two steps at different
 /// times, each copy of two elements or more in both. `prepare` errors: `invalid` (a ticket that is
 /// malformed or of another transport, sizes that do not agree, a copy outside its regions),
-/// `unavailable` (the host is down, the region was withdrawn).
+/// `unavailable` (the host is down, the region was withdrawn), `refused` (no memory), which
+/// `expose` may say, too.
 std::unique_ptr<Transport> make_sim_transport(SimNetwork& network, std::uint32_t host);
 
 }  // namespace weir

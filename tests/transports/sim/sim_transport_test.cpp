@@ -349,6 +349,30 @@ TEST_CASE("a host that is down can't be read, and comes back with other tickets"
   REQUIRE(world.whole());
 }
 
+TEST_CASE("a host that is short of memory is refused some of what it maps, and later nothing",
+          "[transports][sim]") {
+  World world;
+  const auto refusals = [&world] {
+    int refused = 0;
+    for (int i = 0; i < 40; ++i) {
+      const auto fetch = world.prepare();
+      if (fetch) continue;
+      ++refused;
+      REQUIRE(fetch.error().code == ErrorCode::refused);
+      REQUIRE(fetch.error().text == "host 2 has no memory left: free some");
+    }
+    return refused;
+  };
+  REQUIRE(refusals() == 0);
+  world.network.short_of_memory(2, true);
+  // Every second time on average; fewer than 10 of 40 are one seed in a thousand.
+  REQUIRE(refusals() >= 10);
+  REQUIRE(refusals() <= 30);
+  REQUIRE(world.trainer->expose(*world.source_region));
+  world.network.short_of_memory(2, false);
+  REQUIRE(refusals() == 0);
+}
+
 TEST_CASE("a reader that is down writes nothing more, not even when its host is back",
           "[transports][sim]") {
   World world;
