@@ -100,78 +100,114 @@ Scaling scaling_of(const Recoding& recoding) noexcept {
   return channels ? Scaling::f8_channel : Scaling::f8_block;
 }
 
-/// One block at a time, between the regions of one slot on each side.
+/// Blocks side by side that are worked on at once, row by row: reading long runs of memory is twice
+/// as fast as reading block by block, and 16 blocks of 128x128 stay in the cache for the second
+/// time.
+constexpr std::int64_t blocks_at_once = 16;
+
+/// A row of blocks at a time, between the regions of one slot on each side.
 class Recoder {
  public:
   Recoder(const Recoding& recoding, std::span<Region* const> sources,
           std::span<Region* const> targets) noexcept
-      : recoding_(recoding), scaling_(scaling_of(recoding)), sources_(sources), targets_(targets) {}
+      : recoding_(recoding),
+        scaling_(scaling_of(recoding)),
+        sources_(sources),
+        targets_(targets),
+        last_dim_(recoding.shape.rank() - 1),
+        width_(block_extent(recoding.encoding, recoding.shape)[std::max(last_dim_, 0)]) {}
 
-  void block(std::int64_t number) noexcept {
-    const Box box = box_of(recoding_, number);
-    float scale = 0;
+  /// `count` blocks of one row of the grid from that number on.
+  void blocks(std::int64_t number, std::int64_t count) noexcept {
+    places_ = place_in_grid(recoding_, number);
+    if (last_dim_ >= 0) places_.extent[last_dim_] = count;
+    const Box box = elements_of(recoding_.encoding, recoding_.shape, places_);
     if (recoding_.encoding.kind == Encoding::Kind::scaled) {
-      scale = recoding_.encodes ? make_scale(box, number) : read_scale(number);
+      recoding_.encodes ? make_scales(box) : read_scales();
     }
     for (const Piece& target : recoding_.target) {
       const auto wanted = intersection(box, target.box);
       if (!wanted) continue;
       for (const Piece& source : recoding_.source) {
         const auto common = intersection(*wanted, source.box);
-        if (common) recode_box(*common, source, target, scale);
+        if (common) recode_box(*common, source, target);
         if (common == wanted) break;  // Further copies of the same elements have the same values.
       }
     }
   }
 
  private:
-  /// Of the block's values, and written wherever it belongs.
-  float make_scale(const Box& box, std::int64_t number) noexcept {
-    float most = 0;
+  /// Calls `use(part, scale)` for the parts of a box that lie in one block and are at most `run`
+  /// elements of its last dimension, with the place of that block's scale.
+  template <class Use>
+  void for_each_part(const Box& box, std::int64_t run, const Use& use) noexcept {
+    for_each_run(box, run, [&](const Box& at) {
+      if (last_dim_ < 0) return use(at, scales_[0]);
+      Box part = at;
+      std::int64_t& start = part.start[last_dim_];
+      for (const std::int64_t end = start + run; start < end;) {
+        const std::int64_t block = start / width_;
+        part.extent[last_dim_] = std::min(end, (block + 1) * width_) - start;
+        use(part, scales_[static_cast<std::size_t>(block - places_.start[last_dim_])]);
+        start += part.extent[last_dim_];
+      }
+    });
+  }
+
+  [[nodiscard]] std::size_t count(const Box& part) const noexcept {
+    return last_dim_ < 0 ? 1 : static_cast<std::size_t>(part.extent[last_dim_]);
+  }
+
+  /// Of the blocks' values, and written wherever they belong.
+  void make_scales(const Box& box) noexcept {
+    scales_.fill(0);
     for (const Piece& source : recoding_.source) {
       const auto common = intersection(box, source.box);
       if (!common) continue;
       const Placed values = placed(source, sources_, recoding_.source_type);
-      const std::int64_t run = values.run(*common);
-      for_each_run(*common, run, [&](const Box& at) {
-        most =
-            absmax_run(recoding_.source_type, values.at(at), static_cast<std::size_t>(run), most);
+      for_each_part(*common, values.run(*common), [&](const Box& part, float& most) {
+        most = absmax_run(recoding_.source_type, values.at(part), count(part), most);
       });
     }
-    const float scale = scale_of(scaling_, most);
-    const Box place = place_in_grid(recoding_, number);
-    for (const Piece& piece : recoding_.scales) {
-      if (!intersection(place, piece.box)) continue;
-      std::memcpy(placed(piece, targets_, ElementType::f32).at(place), &scale, sizeof scale);
-    }
-    return scale;
+    for (float& scale : scales_) scale = scale_of(scaling_, scale);
+    for_each_scale(targets_, [](std::byte* memory, const float& scale) {
+      std::memcpy(memory, &scale, sizeof scale);
+    });
   }
 
-  [[nodiscard]] float read_scale(std::int64_t number) const noexcept {
-    const Box place = place_in_grid(recoding_, number);
-    for (const Piece& piece : recoding_.scales) {
-      if (!intersection(place, piece.box)) continue;
-      float scale = 0;
-      std::memcpy(&scale, placed(piece, sources_, ElementType::f32).at(place), sizeof scale);
-      return scale;
-    }
-    WEIR_ASSERT(false);  // The conversion was made only because each block's scale is there.
-    return 0;
+  void read_scales() noexcept {
+    for_each_scale(sources_, [](const std::byte* memory, float& scale) {
+      std::memcpy(&scale, memory, sizeof scale);
+    });
   }
 
-  void recode_box(const Box& box, const Piece& from, const Piece& to, float scale) noexcept {
+  template <class Use>
+  void for_each_scale(std::span<Region* const> regions, const Use& use) noexcept {
+    for (const Piece& piece : recoding_.scales) {
+      const auto common = intersection(places_, piece.box);
+      if (!common) continue;
+      const Placed scales = placed(piece, regions, ElementType::f32);
+      for_each_run(*common, 1, [&](const Box& at) {
+        const std::int64_t place =
+            last_dim_ < 0 ? 0 : at.start[last_dim_] - places_.start[last_dim_];
+        use(scales.at(at), scales_[static_cast<std::size_t>(place)]);
+      });
+    }
+  }
+
+  void recode_box(const Box& box, const Piece& from, const Piece& to) noexcept {
     const Placed source = placed(from, sources_, recoding_.source_type);
     const Placed target = placed(to, targets_, recoding_.target_type);
     const std::int64_t run = std::min(source.run(box), target.run(box));
-    const auto count = static_cast<std::size_t>(run);
-    for_each_run(box, run, [&](const Box& at) {
+    for_each_part(box, run, [&](const Box& part, float scale) {
       if (recoding_.encoding.kind == Encoding::Kind::plus_one) {
-        shift_run(recoding_, target.at(at), source.at(at), count);
+        shift_run(recoding_, target.at(part), source.at(part), count(part));
       } else if (recoding_.encodes) {
-        quantize_run(scaling_, scale, target.at(at), recoding_.source_type, source.at(at), count);
+        quantize_run(scaling_, scale, target.at(part), recoding_.source_type, source.at(part),
+                     count(part));
       } else {
-        dequantize_run({recoding_.source_type, recoding_.target_type}, scale, target.at(at),
-                       source.at(at), count);
+        dequantize_run({recoding_.source_type, recoding_.target_type}, scale, target.at(part),
+                       source.at(part), count(part));
       }
     });
   }
@@ -180,6 +216,10 @@ class Recoder {
   Scaling scaling_;
   std::span<Region* const> sources_;
   std::span<Region* const> targets_;
+  int last_dim_;
+  std::int64_t width_;  ///< Of a block.
+  Box places_;          ///< The blocks at work, as a box of the grid.
+  std::array<float, blocks_at_once> scales_{};
 };
 
 Result<void> check_pieces(const std::vector<Piece>& pieces, ElementType type,
@@ -230,7 +270,18 @@ void recode(const Recoding& recoding, std::size_t begin, std::size_t end,
             std::span<Region* const> sources, std::span<Region* const> targets) noexcept {
   WEIR_ASSERT(begin <= end && end <= recoding.blocks.size());
   Recoder recoder(recoding, sources, targets);
-  for (std::size_t i = begin; i < end; ++i) recoder.block(recoding.blocks[i]);
+  const Dims grid = scales_shape(recoding.encoding, recoding.shape);
+  const std::int64_t row = grid.rank() == 0 ? 1 : grid[grid.rank() - 1];
+  const std::vector<std::int64_t>& blocks = recoding.blocks;
+  while (begin < end) {
+    std::size_t next = begin + 1;
+    while (next < end && next - begin < blocks_at_once && blocks[next] == blocks[next - 1] + 1 &&
+           blocks[next] % row != 0) {
+      ++next;
+    }
+    recoder.blocks(blocks[begin], static_cast<std::int64_t>(next - begin));
+    begin = next;
+  }
 }
 
 }  // namespace weir

@@ -15,6 +15,7 @@
 #include "adapters/cli/model_argument.hpp"
 #include "adapters/cli/progress.hpp"
 #include "adapters/cli/verb.hpp"
+#include "runtime/conversion_sides.hpp"
 #include "runtime/planner.hpp"
 
 namespace weir::cli {
@@ -62,6 +63,8 @@ struct PlanSummary {
   SideBytes targets;
   std::uint64_t bytes = 0;  ///< Into all targets.
   std::size_t copies = 0;
+  std::uint64_t tensors_at_source = 0;  ///< Converted there.
+  std::uint64_t tensors_at_target = 0;
   std::chrono::nanoseconds took{0};
 };
 
@@ -75,13 +78,31 @@ Result<void> add_manifests(const Model& model, const LayoutSpec& spec, Side side
     const auto kept = layout->rank(rank);
     if (!kept) return failure(kept);
     const ShardId shard{.side = side, .replica = 0, .rank = rank};
-    Manifest manifest = place(model, *kept, shard, size.ranks, RegionKind::host_private).manifest;
+    Manifest manifest =
+        place(layout->model(), *kept, shard, size.ranks, RegionKind::host_private).manifest;
     for (std::uint32_t replica = 0; replica < size.replicas * replicas; ++replica) {
       manifest.shard.replica = replica;
       manifests.push_back(manifest);
     }
   }
   return {};
+}
+
+/// Makes of live weights and engines' memory, where values are kept differently, what is published
+/// and received. Types alone, which copies convert on their way, are left to them.
+Result<ConversionSides> convert(std::vector<Manifest>& manifests) {
+  const auto plain = [](const Manifest& manifest) { return manifest.encodings.empty(); };
+  if (std::all_of(manifests.begin(), manifests.end(), plain)) return ConversionSides{};
+  const auto first_rollout =
+      std::find_if(manifests.begin(), manifests.end(),
+                   [](const Manifest& one) { return one.shard.side == Side::rollout; });
+  auto sides =
+      choose_conversion_sides({manifests.begin(), first_rollout}, {first_rollout, manifests.end()});
+  if (!sides) return sides;
+  manifests = std::move(sides->published);
+  manifests.insert(manifests.end(), std::make_move_iterator(sides->received.begin()),
+                   std::make_move_iterator(sides->received.end()));
+  return sides;
 }
 
 PlanSummary summary_of(const Plan& plan) {
@@ -141,6 +162,10 @@ void print_table(const PlanArguments& arguments, const Model& model, const Plan&
       << bytes_text(static_cast<double>(summary.bytes)) << ", made in "
       << duration_text(summary.took) << "\n"
       << "digest    " << text_of(plan.digest) << "\n";
+  if (summary.tensors_at_source + summary.tensors_at_target > 0) {
+    out << "convert   " << summary.tensors_at_source << " tensors at the source, "
+        << summary.tensors_at_target << " at the target\n";
+  }
   if (!plan.unused.empty()) {
     out << "unused    " << plan.unused.size() << " tensors that no rollout shard needs:";
     const std::size_t shown = arguments.all ? plan.unused.size() : shown_ends;
@@ -174,6 +199,8 @@ void print_json(const PlanArguments& arguments, const Model& model, const Plan& 
                                {"targets", json_of(summary.targets)},
                                {"bytes", summary.bytes},
                                {"copies", summary.copies},
+                               {"converted_at_source", summary.tensors_at_source},
+                               {"converted_at_target", summary.tensors_at_target},
                                {"unused", plan.unused},
                                {"digest", text_of(plan.digest)},
                                {"seconds", std::chrono::duration<double>(summary.took).count()}};
@@ -195,9 +222,13 @@ Result<void> run(const PlanArguments& arguments, Console& console) {
   if (!added) return added;
   added = add_manifests(*model, *rollout, Side::rollout, arguments.replicas, manifests);
   if (!added) return added;
+  const auto sides = convert(manifests);
+  if (!sides) return failure(sides);
   const auto plan = make_plan(manifests);
   if (!plan) return failure(plan);
   PlanSummary summary = summary_of(*plan);
+  summary.tensors_at_source = sides->tensors_at_source;
+  summary.tensors_at_target = sides->tensors_at_target;
   summary.took = console.clock.now() - start;
   if (arguments.json) {
     print_json(arguments, *model, *plan, summary, console.out);

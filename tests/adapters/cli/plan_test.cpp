@@ -77,6 +77,24 @@ TEST_CASE("replicas of the trainer share the work", "[cli]") {
   for (const auto& source : json["sources"]["shards"]) REQUIRE(source["bytes"] > 0);
 }
 
+TEST_CASE("weights are quantized where fewer bytes travel, unless the trainers cut blocks",
+          "[cli]") {
+  const Scene scene;
+  const std::string model = scene.path("config-only");
+  // Each of a layer's seven projections is less than a block: codes of a byte and one scale.
+  constexpr std::int64_t projections = 2 * (32 * 16 + 2 * 8 * 16 + 16 * 32 + 3 * 24 * 16);
+  const auto whole = plan_json(model, "hf", "hf:quant=fp8_block", "1");
+  REQUIRE(whole["converted_at_source"] == 14);
+  REQUIRE(whole["converted_at_target"] == 0);
+  REQUIRE(whole["bytes"] == 2 * model_elements - projections + 14 * 4);
+  const auto cut = plan_json(model, "megatron:tp=2", "hf:quant=fp8_block", "1");
+  REQUIRE(cut["converted_at_source"] == 0);
+  REQUIRE(cut["converted_at_target"] == 14);
+  REQUIRE(cut["bytes"] == 2 * model_elements);
+  const Run told = run({"plan", model, "--train", "hf", "--rollout", "vllm:quant=int8_channel"});
+  REQUIRE(contains(told.out, "convert   14 tensors at the source, 0 at the target\n"));
+}
+
 TEST_CASE("the table shows every shard of a small plan and the ends of a large one", "[cli]") {
   const Scene scene;
   const Run small =
