@@ -1,15 +1,10 @@
 # What the configured tree will have, what it will not, and which package would bring that in.
 
 # Optional parts are looked for here. Nothing uses them yet: a part that is found says so.
-find_path(VERBS_INCLUDE_DIR infiniband/verbs.h)
-find_library(VERBS_LIBRARY ibverbs)
-find_path(RDMACM_INCLUDE_DIR rdma/rdma_cma.h)
-find_library(RDMACM_LIBRARY rdmacm)
 find_package(CUDAToolkit QUIET)
 find_path(NCCL_INCLUDE_DIR nccl.h)
 find_library(NCCL_LIBRARY nccl)
-mark_as_advanced(VERBS_INCLUDE_DIR VERBS_LIBRARY RDMACM_INCLUDE_DIR RDMACM_LIBRARY
-                 NCCL_INCLUDE_DIR NCCL_LIBRARY)
+mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
 
 set(summary_in)
 set(summary_out)
@@ -26,12 +21,11 @@ function(summarize part otherwise)
 endfunction()
 
 summarize("runtime, adapters, shared-memory transport" "")
+summarize("RDMA transport" "comes with libibverbs-dev and librdmacm-dev" WEIR_RDMA)
 summarize("actors, over CAF" "turned off by WEIR_ACTORS" WEIR_ACTORS)
 summarize("tests" "turned off by BUILD_TESTING" BUILD_TESTING)
 summarize("fuzzers" "turned off by WEIR_FUZZERS" WEIR_FUZZERS)
 summarize("compiler cache" "comes with the package ccache" CCACHE)
-summarize("RDMA verbs (nothing uses them yet)" "come with libibverbs-dev and librdmacm-dev"
-          VERBS_INCLUDE_DIR VERBS_LIBRARY RDMACM_INCLUDE_DIR RDMACM_LIBRARY)
 summarize("CUDA (nothing uses it yet)" "comes with nvidia-cuda-toolkit (non-free)"
           CUDAToolkit_FOUND)
 summarize("NCCL (nothing uses it yet)" "comes with libnccl-dev (contrib)"

@@ -32,7 +32,7 @@ add_custom_target(weir_tests)
 function(weir_test_layer layer folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/${folder}/*_test.cpp)
   if(NOT layer STREQUAL cli)
-    list(FILTER sources EXCLUDE REGEX "tests/adapters/cli/")
+    list(FILTER sources EXCLUDE REGEX "tests/adapters/cli/|tests/transports/rdma/vm/")
   endif()
   if(WEIR_THREADED_TESTS_ONLY AND NOT layer MATCHES "transports|actors")
     weir_keep_threaded(sources)
@@ -66,6 +66,20 @@ if(TARGET weir_transports_tests)
   target_compile_definitions(weir_transports_tests PRIVATE
     WEIR_TRANSPORT_PEER="$<TARGET_FILE:weir_transport_peer>")
   add_dependencies(weir_transports_tests weir_transport_peer)
+endif()
+
+if(TARGET weir_transports_tests AND WEIR_RDMA)
+  # Needs RDMA devices, and the cables of the virtual machine: tests/rdma/run_in_vm.sh runs it, and
+  # ctest does not.
+  file(GLOB rdma_sources CONFIGURE_DEPENDS tests/transports/rdma/vm/*_test.cpp)
+  add_executable(weir_rdma_tests ${rdma_sources} tests/transports/transport_contract.cpp
+    tests/transports/contract_rig.cpp tests/transports/peer_process.cpp)
+  target_link_libraries(weir_rdma_tests PRIVATE weir_transports Catch2::Catch2WithMain)
+  target_compile_options(weir_rdma_tests PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O0>)
+  target_compile_definitions(weir_rdma_tests PRIVATE
+    WEIR_TRANSPORT_PEER="$<TARGET_FILE:weir_transport_peer>")
+  add_dependencies(weir_rdma_tests weir_transport_peer)
+  add_dependencies(weir_tests weir_rdma_tests)
 endif()
 
 if(TARGET weir_actors_tests AND NOT WEIR_THREADED_TESTS_ONLY)

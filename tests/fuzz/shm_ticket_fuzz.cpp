@@ -20,7 +20,7 @@ void check_request(const std::uint8_t* data, std::size_t size) {
   const auto runs = weir::shm::runs_of(request, region_bytes);
   if (!runs) return;
   const std::uint64_t slot = request.slot * weir::shm::staging_slot_bytes;
-  weir::shm::for_each_run(*runs, [&](std::uint64_t from, std::uint64_t to) {
+  weir::for_each_run(*runs, [&](std::uint64_t from, std::uint64_t to) {
     WEIR_ASSERT(from < region_bytes && runs->run_bytes <= region_bytes - from);
     WEIR_ASSERT(to >= slot && to + runs->run_bytes <= slot + weir::shm::staging_slot_bytes);
   });

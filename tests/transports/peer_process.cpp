@@ -42,7 +42,8 @@ PeerUnderTest::PeerUnderTest(const std::string& transport, RegionKind kind, std:
   close(from_child[1]);
   commands_ = to_child[1];
   answers_ = from_child[0];
-  info_ = {.kind = kind, .bytes = bytes, .tickets = {{transport, from_hex(answer())}}};
+  const std::string name = transport.substr(0, transport.find(':'));
+  info_ = {.kind = kind, .bytes = bytes, .tickets = {{name, from_hex(answer())}}};
 }
 
 PeerUnderTest::~PeerUnderTest() {

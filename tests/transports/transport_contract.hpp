@@ -13,7 +13,7 @@ namespace weir {
 
 /// One transport in one way of use.
 struct TransportSubject {
-  std::string name;  ///< As `weir_transport_peer` knows it.
+  std::string name;  ///< As `weir_transport_peer` knows it: "shm", "rdma:DEVICE".
   RegionKind source_kind = RegionKind::host_private;
   /// Makes the reader's end.
   std::function<std::unique_ptr<Transport>()> make;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runtime/strided_copy.hpp"
-#include "transports/shm/internal/runs.hpp"
+#include "transports/internal/runs.hpp"
 #include "transports/shm/internal/source.hpp"
 
 namespace weir::shm {

@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "runtime/strided_copy.hpp"
-#include "transports/shm/internal/runs.hpp"
+#include "transports/internal/runs.hpp"
 #include "transports/shm/internal/source.hpp"
 #include "transports/shm/internal/staging_client.hpp"
 

@@ -14,8 +14,8 @@
 #include <string>
 
 #include "runtime/box.hpp"
+#include "transports/internal/runs.hpp"
 #include "transports/shm/internal/process.hpp"
-#include "transports/shm/internal/runs.hpp"
 
 namespace weir::shm {
 

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "transports/internal/little_endian.hpp"
+
 namespace weir::shm {
 namespace {
 
@@ -9,24 +11,6 @@ constexpr std::string_view magic = "weirshm1";
 
 /// Far above any memory, far below what could overflow when added to an address.
 constexpr std::uint64_t region_bytes_max = std::uint64_t{1} << 46;
-
-template <class Number>
-void append(std::string& bytes, Number number) {
-  for (std::size_t i = 0; i < sizeof number; ++i) {
-    bytes.push_back(static_cast<char>(number >> (8 * i) & 0xff));
-  }
-}
-
-/// The caller has checked that there are enough bytes.
-template <class Number>
-void take(std::string_view& bytes, Number& number) noexcept {
-  number = 0;
-  for (std::size_t i = 0; i < sizeof number; ++i) {
-    number = static_cast<Number>(number | static_cast<Number>(static_cast<unsigned char>(bytes[i]))
-                                              << (8 * i));
-  }
-  bytes.remove_prefix(sizeof number);
-}
 
 /// Calls `field` with every number of the ticket, in the order of the encoding.
 template <class AnyTicket, class Field>
@@ -48,8 +32,8 @@ void for_each_field(AnyTicket& ticket, const Field& field) {
 
 std::string encode(const Ticket& ticket) {
   std::string bytes(magic);
-  append(bytes, static_cast<std::uint8_t>(ticket.kind));
-  for_each_field(ticket, [&bytes](auto number) { append(bytes, number); });
+  append_number(bytes, static_cast<std::uint8_t>(ticket.kind));
+  for_each_field(ticket, [&bytes](auto number) { append_number(bytes, number); });
   return bytes;
 }
 
@@ -62,9 +46,9 @@ Result<Ticket> parse_ticket(std::string_view bytes) {
   bytes.remove_prefix(magic.size());
   Ticket ticket;
   std::uint8_t kind = 0;
-  take(bytes, kind);
+  take_number(bytes, kind);
   ticket.kind = static_cast<RegionKind>(kind);
-  for_each_field(ticket, [&bytes](auto& number) { take(bytes, number); });
+  for_each_field(ticket, [&bytes](auto& number) { take_number(bytes, number); });
   const bool shared = ticket.kind == RegionKind::host_shared;
   const bool plausible =
       (shared || ticket.kind == RegionKind::host_private) && ticket.bytes > 0 &&

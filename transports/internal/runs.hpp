@@ -10,7 +10,7 @@
 #include "runtime/box.hpp"
 #include "runtime/plan.hpp"
 
-namespace weir::shm {
+namespace weir {
 
 /// Runs of equal length at regular places of both sides, outermost loop first. Bytes throughout.
 struct Runs {
@@ -70,4 +70,4 @@ PackedCopy pack(const Copy& copy, std::uint64_t gap_bytes_max);
 std::vector<Copy> cut_to_fit(const Copy& copy, std::uint64_t gap_bytes_max,
                              std::uint64_t buffer_bytes);
 
-}  // namespace weir::shm
+}  // namespace weir

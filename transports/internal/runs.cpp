@@ -1,11 +1,11 @@
-#include "transports/shm/internal/runs.hpp"
+#include "transports/internal/runs.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "runtime/strided_copy.hpp"
 
-namespace weir::shm {
+namespace weir {
 namespace {
 
 /// The dimensions that are walked at all, from the smallest source stride to the largest.
@@ -113,4 +113,4 @@ std::vector<Copy> cut_to_fit(const Copy& copy, std::uint64_t gap_bytes_max,
   return parts;
 }
 
-}  // namespace weir::shm
+}  // namespace weir

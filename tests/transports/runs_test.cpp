@@ -1,4 +1,4 @@
-#include "transports/shm/internal/runs.hpp"
+#include "transports/internal/runs.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include "runtime/strided_copy.hpp"
 #include "tests/runtime/naive_copy.hpp"
 
-namespace weir::shm {
+namespace weir {
 
 // Goal: a copy by way of runs, direct or through a small buffer, is the same copy. Method: random
 // copies against the loop over elements.
@@ -71,4 +71,4 @@ TEST_CASE("runs are as long as the gaps allow", "[transports]") {
   REQUIRE(cut_to_fit(copy, 12, 67).size() == 2);
 }
 
-}  // namespace weir::shm
+}  // namespace weir

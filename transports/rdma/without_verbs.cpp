@@ -1,0 +1,13 @@
+// Stands in for the transport in builds without libibverbs and librdmacm.
+
+#include "transports/rdma/rdma_transport.hpp"
+
+namespace weir {
+
+Result<std::unique_ptr<Transport>> make_rdma_transport(const RdmaOptions&) {
+  return failure(ErrorCode::refused,
+                 "this build of weir has no RDMA: install libibverbs-dev and librdmacm-dev, and "
+                 "configure and build it again");
+}
+
+}  // namespace weir
