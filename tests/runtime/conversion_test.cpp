@@ -241,6 +241,10 @@ class World {
       }
       Memory memory(engines[i]);
       carry_out(sides->received[i], engines[i], arrived, memory);
+      // Installing a version once more changes nothing.
+      const auto blocks = memory.blocks;
+      carry_out(sides->received[i], engines[i], arrived, memory);
+      REQUIRE(memory.blocks == blocks);
       for_each_element(engines[i], memory,
                        [&](const Tensor& tensor, std::size_t e, const std::byte* bytes) {
                          std::uint32_t bits = 0;
