@@ -28,9 +28,12 @@ struct LayoutSpec {
   /// type. Buffers, such as score biases of routers, keep theirs.
   std::optional<ElementType> dtype;
   std::map<std::string, std::string> choices = {};  ///< Those that are words: `placement=linear`.
-  /// `physical=0-1-2-3-0`: the logical expert in each physical slot, in every layer of experts.
-  /// Empty: slot e holds expert e, and `redundant` further slots begin with expert 0 again.
-  std::vector<std::int64_t> physical = {};
+  /// `physical=0-1-2-3-0`: the logical expert in each physical slot, in every layer of experts; or
+  /// `0-1-2/2-1-0`, a map for each of these layers (or for each layer whatever, the maps of dense
+  /// ones being ignored); or `@FILE`, which is read when the text is parsed and holds a
+  /// `physical_to_logical_map` as JSON. Empty: slot e holds expert e, and `redundant` further slots
+  /// begin with expert 0 again.
+  std::vector<std::vector<std::int64_t>> physical = {};
   /// `quant=fp8_block`: weights of projections are kept as codes with scales.
   std::optional<WeightQuant> quant = {};
 
@@ -39,10 +42,10 @@ struct LayoutSpec {
 
 /// Errors (`invalid`): unknown layout (names the known ones), unknown option (names those that the
 /// layout has), a value that is no whole number or out of its bounds, a word that the option does
-/// not know, an option given twice.
+/// not know, an option given twice, a file of maps that is none.
 Result<LayoutSpec> parse_layout(std::string_view text);
 /// The inverse: parses back to an equal spec. Options in key order, then choices in key order, then
-/// layers, physical, dtype and quant.
+/// layers, physical (whatever was in a file), dtype and quant.
 std::string text_of(const LayoutSpec& spec);
 
 /// Where a box of a canonical tensor lies in a local tensor: element (i, j, …) of the box is

@@ -169,11 +169,27 @@ std::int64_t shorter_last_stage(const ModelConfig& config, const LayoutSpec& spe
   return std::max<std::int64_t>(0, config.num_hidden_layers - each * (pp - 1));
 }
 
+/// `--add-bias-linear` gives all linear layers biases, those of experts too, `--add-qkv-bias` only
+/// query, key and value.
+Result<void> check_biases(const ModelConfig& config) {
+  const bool none = !config.qkv_bias && !config.output_bias && !config.mlp_bias;
+  const bool qkv_alone = config.qkv_bias && !config.output_bias && !config.mlp_bias;
+  const bool joint = has_joint_experts(config);
+  const bool all =
+      config.qkv_bias && config.output_bias && (config.experts.count > 0 ? joint : config.mlp_bias);
+  if (all || (!joint && (none || qkv_alone))) return {};
+  return failure(
+      ErrorCode::invalid,
+      "Megatron-Core has biases in all linear layers, in query, key and value alone, or "
+      "in none, and this model's are others (attention_bias, mlp_bias): use hf or fsdp2");
+}
+
 Result<void> check_model(const ModelConfig& config, const LayoutSpec& spec, bool mtp) {
   const std::int64_t tp = option(spec, "tp");
   const auto tp_objection = [&](std::int64_t other) { return objection(config, other); };
   if (auto fits = check_tp(config.num_attention_heads, tp, tp_objection); !fits) return fits;
   if (auto fits = check_expert_options(config, spec); !fits) return fits;
+  if (auto fits = check_biases(config); !fits) return fits;
   if (mtp) {
     if (auto fits = check_divides("tp", tp, config.hidden_size, "rows of eh_proj"); !fits) {
       return fits;

@@ -24,7 +24,7 @@ void add_layer(RankBuilder& builder, const Rank& rank, const std::string& local,
     add_attention(builder, rank, local, layer);
   }
   if (has_experts(rank.config, index)) {
-    add_experts(builder, rank, local, layer);
+    add_experts(builder, rank, local, index);
   } else {
     add_mlp(builder, rank, local + "mlp.", layer + "mlp.", rank.config.intermediate_size);
   }
@@ -47,6 +47,22 @@ void add_mtp(RankBuilder& builder, const Rank& rank, std::int64_t index) {
 
 std::int64_t padded_vocabulary(const ModelConfig& config) noexcept {
   return rounded_up(config.vocab_size, vocabulary_multiple);
+}
+
+Result<void> check_biases(const ModelConfig& config, const Biases& biases) {
+  const auto without = [&](const char* what) {
+    return failure(ErrorCode::invalid,
+                   std::string(biases.engine) + " leaves out the bias of " + what + " of a " +
+                       config.family + ": use a model without it, or hf or fsdp2, which keep it");
+  };
+  const auto& output = biases.output;
+  if (config.output_bias && std::ranges::find(output, config.family) == output.end()) {
+    return without("o_proj");
+  }
+  // Both engines build it without.
+  if (config.qkv_bias && config.family == "qwen3_next") return without("q, k and v");
+  if (config.mlp_bias && !biases.mlp) return without("the MLP");
+  return {};
 }
 
 Result<IndexRange> stage_layers(const ModelConfig& config, const LayoutSpec& spec,

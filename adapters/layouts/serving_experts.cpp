@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/layouts/internal/expert_maps.hpp"
 #include "adapters/layouts/internal/serving.hpp"
 #include "runtime/assert.hpp"
 
@@ -17,10 +18,15 @@ struct Slot {
   std::int64_t first_row = 0;
 };
 
-std::vector<Slot> slots_in(const Rank& rank, const std::string& layer) {
+const std::vector<std::int64_t>& experts_in(const Rank& rank, std::int64_t index) {
+  return rank.slots[static_cast<std::size_t>(index - rank.config.experts.first_layer)];
+}
+
+std::vector<Slot> slots_in(const Rank& rank, std::int64_t index) {
   const ExpertsConfig& experts = rank.config.experts;
+  const std::string layer = layer_name(index);
   std::vector<Slot> slots;
-  for (const std::int64_t expert : rank.slots) {
+  for (const std::int64_t expert : experts_in(rank, index)) {
     slots.push_back({layer + "mlp.experts." + std::to_string(expert) + ".", 0});
   }
   if (!rank.fused_shared) return slots;
@@ -54,18 +60,19 @@ void add_stacked(RankBuilder& builder, const Rank& rank, const std::string& loca
 /// The same of experts that the checkpoint has in one tensor. Gate and up alternate here, too, row
 /// by row; and since ranks add up what they make of their rows of down, one alone has its bias.
 void add_joint(RankBuilder& builder, const Rank& rank, const std::string& local,
-               const std::string& layer) {
+               std::int64_t index) {
+  const std::vector<std::int64_t>& experts = experts_in(rank, index);
   const std::int64_t hidden = rank.config.hidden_size;
   const auto [first, rows] = rank.expert_rows.of(rank.config.experts.intermediate_size);
-  const std::int64_t slots = std::ssize(rank.slots);
-  const std::string there = layer + "mlp.experts.";
+  const std::int64_t slots = std::ssize(experts);
+  const std::string there = layer_name(index) + "mlp.experts.";
   const std::string bias(rank.names.joint_bias);
   std::vector<LocalBox> w13;
   std::vector<LocalBox> w13_bias;
   std::vector<LocalBox> w2;
   std::vector<LocalBox> w2_bias;
   for (std::int64_t slot = 0; slot < slots; ++slot) {
-    const std::int64_t expert = rank.slots[static_cast<std::size_t>(slot)];
+    const std::int64_t expert = experts[static_cast<std::size_t>(slot)];
     const std::int64_t size = rows * hidden;
     w13.push_back({.box = {.start = {expert, 0, first, 0}, .extent = {1, hidden, rows, 2}},
                    .offset = slot * 2 * size,
@@ -100,45 +107,28 @@ Result<void> check_joint_experts(const ModelConfig& config, const LayoutSpec& sp
                                          " alternate row by row: leave it out");
 }
 
-Result<std::vector<std::int64_t>> slots_of(const ModelConfig& config, const LayoutSpec& spec,
-                                           const Placement& placement) {
-  const std::int64_t experts = config.experts.count;
-  const std::int64_t physical = experts + option(spec, "redundant");
-  if (!spec.physical.empty()) {
-    if (std::ssize(spec.physical) != physical) {
-      return failure(ErrorCode::invalid,
-                     "physical= has " + std::to_string(spec.physical.size()) +
-                         " slots: give experts + redundant = " + std::to_string(physical));
-    }
-    std::vector<bool> seen(static_cast<std::size_t>(experts));
-    for (const std::int64_t expert : spec.physical) {
-      if (expert >= experts) {
-        return failure(ErrorCode::invalid, "physical= names expert " + std::to_string(expert) +
-                                               ": the model has experts 0 to " +
-                                               std::to_string(experts - 1));
-      }
-      seen[static_cast<std::size_t>(expert)] = true;
-    }
-    const auto missing = std::ranges::find(seen, false);
-    if (missing != seen.end()) {
-      return failure(ErrorCode::invalid, "physical= leaves out expert " +
-                                             std::to_string(missing - seen.begin()) +
-                                             ": give each expert a slot");
-    }
-  }
+Result<std::vector<std::vector<std::int64_t>>> slots_of(const ModelConfig& config,
+                                                        const LayoutSpec& spec,
+                                                        const Placement& placement) {
+  const auto maps =
+      physical_maps(config, spec, chosen(spec, "mtp", "keep") ? config.mtp_layers : 0);
+  if (!maps) return failure(maps);
+  const std::int64_t physical = config.experts.count + option(spec, "redundant");
   const Part& part = placement.part;
   // The first ranks have one more, where ranks do not divide the slots.
   const std::int64_t least = physical / part.count;
   const std::int64_t more = physical % part.count;
   const std::int64_t count = least + (part.index < more ? 1 : 0);
   const std::int64_t first = part.index * least + std::min(part.index, more);
-  std::vector<std::int64_t> slots;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t slot = placement.round_robin ? part.index + i * part.count : first + i;
-    slots.push_back(spec.physical.empty() ? slot % experts
-                                          : spec.physical[static_cast<std::size_t>(slot)]);
+  std::vector<std::vector<std::int64_t>> layers;
+  for (const std::vector<std::int64_t>& map : *maps) {
+    std::vector<std::int64_t>& slots = layers.emplace_back();
+    for (std::int64_t i = 0; i < count && !map.empty(); ++i) {
+      const std::int64_t slot = placement.round_robin ? part.index + i * part.count : first + i;
+      slots.push_back(map[static_cast<std::size_t>(slot)]);
+    }
   }
-  return slots;
+  return layers;
 }
 
 void add_mlp(RankBuilder& builder, const Rank& rank, const std::string& local,
@@ -156,7 +146,8 @@ void add_mlp(RankBuilder& builder, const Rank& rank, const std::string& local,
 }
 
 void add_experts(RankBuilder& builder, const Rank& rank, const std::string& local,
-                 const std::string& layer) {
+                 std::int64_t index) {
+  const std::string layer = layer_name(index);
   const ExpertsConfig& experts = rank.config.experts;
   const DecoderNames names = names_of(rank.config);
   const auto name = [](const std::string& prefix, std::string_view suffix) {
@@ -168,7 +159,7 @@ void add_experts(RankBuilder& builder, const Rank& rank, const std::string& loca
   if (has_joint_experts(rank.config)) {
     const std::string bias = std::string(names.router) + "bias";
     builder.whole(local + bias, layer + bias);
-    add_joint(builder, rank, name(local, rank.names.experts), layer);
+    add_joint(builder, rank, name(local, rank.names.experts), index);
     return;
   }
   if (experts.score_bias) {
@@ -182,7 +173,7 @@ void add_experts(RankBuilder& builder, const Rank& rank, const std::string& loca
   if (experts.shared_intermediate_size > 0 && !names.shared_gate.empty()) {
     builder.whole(name(local, names.shared_gate), name(layer, names.shared_gate));
   }
-  const std::vector<Slot> slots = slots_in(rank, layer);
+  const std::vector<Slot> slots = slots_in(rank, index);
   // A rank beyond the last expert keeps none.
   if (!slots.empty()) add_stacked(builder, rank, name(local, rank.names.experts), slots);
 }

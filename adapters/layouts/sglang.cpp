@@ -29,6 +29,9 @@ constexpr serving::Names names = {.experts = "mlp.experts.",
                                   .hybrid_attention = "",
                                   .joint_bias = "weight_bias"};
 
+constexpr std::array<std::string_view, 4> output_biased = {"llama", "qwen3", "qwen3_moe",
+                                                           "gpt_oss"};
+
 Result<LayoutSize> size(const LayoutSpec& spec) {
   const std::int64_t tp = option(spec, "tp");
   for (const char* name : {"dp", "ep"}) {
@@ -99,6 +102,8 @@ Result<RankLayout> lay_out_rank(const TensorIndex& index, const LayoutSpec& spec
   const std::int64_t pp = option(spec, "pp");
   if (auto fits = check_tensor_parallel(config, spec); !fits) return failure(fits);
   if (auto fits = check_experts(config, spec); !fits) return failure(fits);
+  const serving::Biases biases{.engine = "SGLang", .output = output_biased};
+  if (auto fits = serving::check_biases(config, biases); !fits) return failure(fits);
 
   const Part dense{.count = tp, .index = number % tp};
   const std::int64_t stage = number / tp;

@@ -1,6 +1,7 @@
 #include <charconv>
 
 #include "adapters/layouts/internal/engines.hpp"
+#include "adapters/layouts/internal/expert_maps.hpp"
 #include "adapters/layouts/layout.hpp"
 
 namespace weir {
@@ -26,10 +27,12 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return number;
 }
 
-/// "2-1-1-2". Zero is a number of layers too: a stage may hold the embedding alone.
-Result<std::vector<std::int64_t>> parse_list(const Setting& setting, const std::string& advice) {
+/// "2-1-1-2", of which `list` is all or a part. Zero is a number of layers too: a stage may hold
+/// the embedding alone.
+Result<std::vector<std::int64_t>> parse_list(const Setting& setting, std::string_view list,
+                                             const std::string& advice) {
   std::vector<std::int64_t> numbers;
-  std::string_view rest = setting.value;
+  std::string_view rest = list;
   while (true) {
     const std::size_t dash = rest.find('-');
     const auto number = whole_number(rest.substr(0, dash));
@@ -37,6 +40,21 @@ Result<std::vector<std::int64_t>> parse_list(const Setting& setting, const std::
     numbers.push_back(*number);
     if (dash == std::string_view::npos) return numbers;
     rest.remove_prefix(dash + 1);
+  }
+}
+
+/// "0-1-2/2-1-0", or "@maps.json".
+Result<std::vector<std::vector<std::int64_t>>> parse_maps(const Setting& setting) {
+  if (setting.value.starts_with('@')) return read_expert_maps(std::string(setting.value.substr(1)));
+  std::vector<std::vector<std::int64_t>> maps;
+  std::string_view rest = setting.value;
+  while (true) {
+    const std::size_t slash = rest.find('/');
+    auto map = parse_list(setting, rest.substr(0, slash), physical_advice());
+    if (!map) return failure(map);
+    maps.push_back(*std::move(map));
+    if (slash == std::string_view::npos) return maps;
+    rest.remove_prefix(slash + 1);
   }
 }
 
@@ -70,11 +88,11 @@ Result<void> apply(const Engine& engine, const Setting& setting, LayoutSpec& spe
     spec.quant = weight_quant_named(setting.value);
     if (!spec.quant) return bad_value(setting, quant_advice());
   } else if (key == "layers") {
-    auto layers = parse_list(setting, layers_advice());
+    auto layers = parse_list(setting, setting.value, layers_advice());
     if (!layers) return failure(layers);
     spec.layers = *std::move(layers);
   } else if (key == "physical") {
-    auto physical = parse_list(setting, physical_advice());
+    auto physical = parse_maps(setting);
     if (!physical) return failure(physical);
     spec.physical = *std::move(physical);
   } else if (choice_named(engine, key) != nullptr) {
@@ -118,18 +136,20 @@ std::string text_of(const LayoutSpec& spec) {
     text.append(key).append("=").append(value);
     separator = ',';
   };
-  const auto add_list = [&](std::string_view key, const std::vector<std::int64_t>& numbers) {
-    std::string joined;
+  const auto joined = [](const std::vector<std::int64_t>& numbers) {
+    std::string list;
     for (const std::int64_t number : numbers) {
-      if (!joined.empty()) joined += '-';
-      joined += std::to_string(number);
+      if (!list.empty()) list += '-';
+      list += std::to_string(number);
     }
-    if (!numbers.empty()) add(key, joined);
+    return list;
   };
   for (const auto& [key, value] : spec.options) add(key, std::to_string(value));
   for (const auto& [key, value] : spec.choices) add(key, value);
-  add_list("layers", spec.layers);
-  add_list("physical", spec.physical);
+  if (!spec.layers.empty()) add("layers", joined(spec.layers));
+  std::string maps;
+  for (const auto& map : spec.physical) maps += (maps.empty() ? "" : "/") + joined(map);
+  if (!maps.empty()) add("physical", maps);
   if (spec.dtype) add("dtype", name_of(*spec.dtype));
   if (spec.quant) add("quant", name_of(*spec.quant));
   return text;

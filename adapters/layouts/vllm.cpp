@@ -27,6 +27,17 @@ constexpr serving::Names names = {.experts = "mlp.experts.routed_experts.",
                                   .joint_embedding = "model.embedding.weight",
                                   .joint_attention = "attn."};
 
+constexpr std::array<std::string_view, 2> output_biased = {"llama", "gpt_oss"};
+
+Result<void> check_biases(const ModelConfig& config) {
+  if (config.family == "gpt_oss" && !(config.qkv_bias && config.output_bias)) {
+    return failure(ErrorCode::invalid,
+                   "vLLM has biases in all of gpt_oss's attention, and this model lacks some: give "
+                   "it attention_bias");
+  }
+  return serving::check_biases(config, {.engine = "vLLM", .output = output_biased, .mlp = true});
+}
+
 std::optional<std::string> objection(const ModelConfig& config, std::int64_t tp) {
   if (auto text = serving::head_objection(config, tp)) return text;
   if (auto text = indivisible_mlp(config, tp)) return text;
@@ -65,6 +76,11 @@ Result<void> check_experts(const ModelConfig& config, const LayoutSpec& spec) {
                              {"gate_up", !chosen(spec, "gate_up", "w13")}});
   }
   if (auto fits = serving::check_joint_experts(config, spec); !fits) return fits;
+  if (chosen(spec, "placement", "round_robin") && config.experts.groups == 1) {
+    return failure(ErrorCode::invalid,
+                   "placement=round_robin: vLLM deals experts out in turn only where they are in "
+                   "several groups (n_group), and places this model's in runs: leave it out");
+  }
   if (ep > 1) {
     // Only experts one by one may be shared out unevenly.
     return has_joint_experts(config) ? check_divides("ep", ep, config.experts.count, "experts")
@@ -91,6 +107,7 @@ Result<RankLayout> lay_out_rank(const TensorIndex& index, const LayoutSpec& spec
   if (auto fits = check_tp(config.num_attention_heads, tp, tp_objection); !fits)
     return failure(fits);
   if (auto fits = check_experts(config, spec); !fits) return failure(fits);
+  if (auto fits = check_biases(config); !fits) return failure(fits);
 
   const Part dense{.count = tp, .index = number % tp};
   const std::int64_t stage = number / tp % pp;

@@ -18,6 +18,7 @@ void add_routed_experts(const ModelConfig& config, Json& json) {
   WEIR_ASSERT(experts.shared_intermediate_size % experts.intermediate_size == 0);
   json["n_shared_experts"] = experts.shared_intermediate_size / experts.intermediate_size;
   json["first_k_dense_replace"] = experts.first_layer;
+  json["n_group"] = experts.groups;
   json["num_nextn_predict_layers"] = config.mtp_layers;
   json["num_experts_per_tok"] = 2;
 }
@@ -43,7 +44,6 @@ void add_deepseek_v3(const ModelConfig& config, Json& json) {
   json["v_head_dim"] = latent.v_head_dim;
   json["topk_method"] = "noaux_tc";
   json["scoring_func"] = "sigmoid";
-  json["n_group"] = 1;
   json["topk_group"] = 1;
   json.erase("head_dim");
 }
@@ -55,6 +55,7 @@ void add_bailing_moe(const ModelConfig& config, Json& json) {
   json["num_shared_experts"] = experts.shared_intermediate_size > 0 ? 1 : 0;
   json["moe_shared_expert_intermediate_size"] = experts.shared_intermediate_size;
   json["first_k_dense_replace"] = experts.first_layer;
+  json["n_group"] = experts.groups;
   json["moe_router_enable_expert_bias"] = experts.score_bias;
   json["router_dtype"] = experts.router_f32 ? "fp32" : "bf16";
   json["use_bias"] = false;

@@ -51,6 +51,7 @@ void read_routed_experts(ConfigReader& reader, ModelConfig& config) {
           ? std::int64_t{1} << 40
           : shared * experts.intermediate_size;
   experts.first_layer = reader.required("first_k_dense_replace");
+  experts.groups = reader.number("n_group").value_or(config.family == "glm4_moe" ? 1 : 8);
   experts.score_bias = true;
   require(reader, reader.number("moe_layer_freq").value_or(1) == 1, "moe_layer_freq should be 1");
   read_mtp(reader, config);
@@ -89,6 +90,7 @@ void read_bailing_moe(ConfigReader& reader, ModelConfig& config) {
   experts.shared_intermediate_size =
       shared > 4096 || width > (std::int64_t{1} << 20) ? std::int64_t{1} << 40 : shared * width;
   experts.first_layer = reader.number("first_k_dense_replace").value_or(0);
+  experts.groups = reader.number("n_group").value_or(1);
   experts.score_bias = reader.flag("moe_router_enable_expert_bias");
   experts.router_f32 = reader.text("router_dtype") == "fp32";
   require(reader, reader.number("num_nextn_predict_layers").value_or(0) == 0,

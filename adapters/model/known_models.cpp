@@ -81,6 +81,7 @@ ModelConfig ling_1t() {
                     .shared_intermediate_size = 2048,
                     .first_layer = 4,
                     .score_bias = true,
+                    .groups = 8,
                     .router_f32 = true};
   return config;
 }
@@ -113,7 +114,8 @@ ModelConfig deepseek_v3() {
                  .intermediate_size = 2048,
                  .shared_intermediate_size = 2048,
                  .first_layer = 3,
-                 .score_bias = true},
+                 .score_bias = true,
+                 .groups = 8},
                 deepseek_ranks);
 }
 

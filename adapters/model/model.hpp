@@ -23,6 +23,7 @@ struct ExpertsConfig {
   std::int64_t first_layer = 0;
   /// A buffer of f32 that is added to the router's scores (`e_score_correction_bias`).
   bool score_bias = false;
+  std::int64_t groups = 1;  ///< `n_group`: a token's experts are chosen among some groups of them.
   bool router_f32 = false;  ///< Engines that can keep the router's weights in f32 do.
 
   friend bool operator==(const ExpertsConfig&, const ExpertsConfig&) = default;

@@ -49,6 +49,7 @@ Result<void> check_experts(const ModelConfig& config) {
       {"the number of experts", experts.count, std::int64_t{1} << 12},
       {"moe_intermediate_size", experts.intermediate_size, std::int64_t{1} << 18},
       {"the width of the shared experts", experts.shared_intermediate_size, width_max, 0},
+      {"n_group", experts.groups, std::int64_t{1} << 12},
       {"first_k_dense_replace", experts.first_layer, config.num_hidden_layers, 0},
   });
   if (!checked) return checked;
@@ -97,6 +98,12 @@ Result<void> check_family(const ModelConfig& config) {
   const std::string& family = config.family;
   const bool latent = family == "deepseek_v3" || family == "kimi_k2";
   if (latent && config.latent.kv_lora_rank == 0) return lacks("kv_lora_rank");
+  const bool drafts = latent || family == "glm4_moe";
+  if (config.mtp_layers > 0 && !drafts) {
+    return failure(ErrorCode::invalid, family +
+                                           " with layers of MTP, whose tensors no rule knows: " +
+                                           "set num_nextn_predict_layers to 0");
+  }
   if (family == "gpt_oss" && config.experts.count == 0) return lacks("experts");
   if (family == "gpt_oss" && config.experts.first_layer != 0) {
     return failure(ErrorCode::invalid, "gpt_oss with layers that have no experts");

@@ -86,6 +86,11 @@ bool fits(const Model& model, const LayoutSpec& spec, const Groups& groups, Rank
       config.head_dim;
   bool ok = writer.require(!is_next(config) || config.delta_net.key_heads % tp == 0,
                            "tp must divide linear_num_key_heads");
+  const int biased = (config.qkv_bias ? 1 : 0) + (config.output_bias ? 1 : 0) +
+                     (config.mlp_bias || is_gpt_oss(config) ? 1 : 0);
+  const bool everywhere = biased == 3 && (config.experts.count == 0 || is_gpt_oss(config));
+  ok &= writer.require(biased == 0 || (biased == 1 && config.qkv_bias) || everywhere,
+                       "biases must be on all linear layers, on q, k and v alone, or on none");
   ok &= writer.require(groups.pp_rank < groups.pp, "the rank is beyond the last stage");
   ok &= writer.require(groups.vpp == 1 || groups.pp > 1, "vpp above 1 needs pp above 1");
   ok &= writer.require(config.num_attention_heads % tp == 0, "tp must divide num_attention_heads");

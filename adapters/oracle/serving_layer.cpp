@@ -156,12 +156,13 @@ void write_mlp(const ModelConfig& config, const ServingRank& rank, const std::st
 }
 
 /// Each slot's [gate; up] and down, slot after slot, from whole lists of rows.
-void write_slots(const ModelConfig& config, const ServingRank& rank, const std::string& hf,
+void write_slots(const ModelConfig& config, const ServingRank& rank, std::int64_t index,
                  const std::string& local, RankWriter& writer) {
+  const std::string hf = layer_of(index);
   const ExpertsConfig& experts = config.experts;
   const std::int64_t width = experts.intermediate_size;
   std::vector<MlpRows> mlps;
-  for (const std::int64_t expert : rank.slots) {
+  for (const std::int64_t expert : rank.slots.at(index)) {
     mlps.push_back(expert_rows(config, hf, expert, writer));
   }
   if (rank.shared_in_slots) {
@@ -200,10 +201,11 @@ Rows alternating(const Rows& gate, const Rows& up) {
 }
 
 /// Ranks that share an expert add up their outputs, so that only the first may add its bias.
-void write_gpt_oss_experts(const ModelConfig& config, const ServingRank& rank,
-                           const std::string& hf, const std::string& local, RankWriter& writer) {
+void write_gpt_oss_experts(const ModelConfig& config, const ServingRank& rank, std::int64_t index,
+                           const std::string& local, RankWriter& writer) {
+  const std::string hf = layer_of(index);
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t slots = std::ssize(rank.slots);
+  const std::int64_t slots = std::ssize(rank.slots.at(index));
   writer.put_matrix(local + "mlp.router.weight",
                     writer.matrix(hf + "mlp.router.weight", config.experts.count, hidden), hidden);
   writer.put_vector(local + "mlp.router.bias",
@@ -212,7 +214,7 @@ void write_gpt_oss_experts(const ModelConfig& config, const ServingRank& rank,
   std::vector<Rows> w13_bias;
   std::vector<Rows> w2;
   std::vector<Rows> w2_bias;
-  for (const std::int64_t expert : rank.slots) {
+  for (const std::int64_t expert : rank.slots.at(index)) {
     const MlpRows mlp = expert_rows(config, hf, expert, writer);
     const MlpRows bias = expert_bias_rows(config, hf, expert, writer);
     w13.push_back(alternating(share_of(mlp.gate, rank.expert), share_of(mlp.up, rank.expert)));
@@ -232,9 +234,10 @@ void write_gpt_oss_experts(const ModelConfig& config, const ServingRank& rank,
                      like + "down_proj_bias");
 }
 
-void write_experts(const ModelConfig& config, const ServingRank& rank, const std::string& hf,
+void write_experts(const ModelConfig& config, const ServingRank& rank, std::int64_t index,
                    const std::string& local, RankWriter& writer) {
-  if (is_gpt_oss(config)) return write_gpt_oss_experts(config, rank, hf, local, writer);
+  const std::string hf = layer_of(index);
+  if (is_gpt_oss(config)) return write_gpt_oss_experts(config, rank, index, local, writer);
   const ExpertsConfig& experts = config.experts;
   writer.put_matrix(local + "mlp.gate.weight",
                     writer.matrix(hf + "mlp.gate.weight", experts.count, config.hidden_size),
@@ -254,7 +257,7 @@ void write_experts(const ModelConfig& config, const ServingRank& rank, const std
     writer.put_matrix(local + gate, writer.matrix(hf + gate, 1, config.hidden_size),
                       config.hidden_size);
   }
-  write_slots(config, rank, hf, local, writer);
+  write_slots(config, rank, index, local, writer);
 }
 
 }  // namespace
@@ -270,7 +273,7 @@ void write_serving_layer(const ModelConfig& config, const ServingRank& rank, std
     write_attention(config, rank, hf, local, writer);
   }
   if (is_sparse(config, index)) {
-    write_experts(config, rank, hf, local, writer);
+    write_experts(config, rank, index, local, writer);
   } else {
     write_mlp(config, rank, hf + "mlp.", local + "mlp.", config.intermediate_size, writer);
   }
@@ -310,22 +313,40 @@ bool gpt_oss_fits(const ModelConfig& config, const LayoutSpec& spec, bool up_fir
       "gpt_oss has no redundant experts, and alternates gate and up");
 }
 
-std::vector<std::int64_t> all_slots(const ModelConfig& config, const LayoutSpec& spec,
-                                    RankWriter& writer) {
+std::optional<std::map<std::int64_t, std::vector<std::int64_t>>> all_slots(
+    const ModelConfig& config, const LayoutSpec& spec, bool mtp, RankWriter& writer) {
   const std::int64_t experts = config.experts.count;
   const std::int64_t slots = experts + writer.count("redundant");
-  std::vector<std::int64_t> all;
-  if (spec.physical.empty()) {
-    for (std::int64_t slot = 0; slot < slots; ++slot) all.push_back(slot % experts);
-    return all;
+  std::map<std::int64_t, std::vector<std::int64_t>> all;
+  std::vector<std::int64_t> plain;
+  for (std::int64_t slot = 0; slot < slots; ++slot) plain.push_back(slot % experts);
+  const std::int64_t layers = config.num_hidden_layers + (mtp ? config.mtp_layers : 0);
+  for (std::int64_t i = 0; i < layers; ++i) {
+    if (is_sparse(config, i)) all[i] = plain;
   }
-  bool good = std::ssize(spec.physical) == slots;
-  for (std::int64_t expert = 0; expert < experts; ++expert) {
-    good &= std::find(spec.physical.begin(), spec.physical.end(), expert) != spec.physical.end();
+  const std::int64_t given = std::ssize(spec.physical);
+  if (given == 0) return all;
+  const bool counts_sparse = given == std::ssize(all);
+  if (!writer.require(given == 1 || counts_sparse || given == layers,
+                      "physical= needs one map, or one for each layer")) {
+    return std::nullopt;
   }
-  for (const std::int64_t expert : spec.physical) good &= expert >= 0 && expert < experts;
-  if (writer.require(good, "physical= must name each expert, in experts + redundant slots")) {
-    all = spec.physical;
+  std::size_t next = 0;
+  for (auto& [layer, map] : all) {
+    if (given == 1) {
+      map = spec.physical.front();
+    } else {
+      map = spec.physical[counts_sparse ? next : static_cast<std::size_t>(layer)];
+    }
+    ++next;
+    bool good = std::ssize(map) == slots;
+    for (std::int64_t expert = 0; expert < experts; ++expert) {
+      good &= std::find(map.begin(), map.end(), expert) != map.end();
+    }
+    for (const std::int64_t expert : map) good &= expert >= 0 && expert < experts;
+    if (!writer.require(good, "physical= must name each expert, in experts + redundant slots")) {
+      return std::nullopt;
+    }
   }
   return all;
 }

@@ -40,6 +40,12 @@ bool options_fit(const ModelConfig& config, const LayoutSpec& spec, const Option
   ok &= heads_fit(config, options.tp / options.dp, writer);
   ok &= rows_fit(config, options.tp, writer);
   ok &= layers_fit(config, spec, options.pp, writer);
+  ok &= writer.require(!config.mlp_bias, "MLPs have no biases");
+  ok &= writer.require(!is_next(config) || (!config.qkv_bias && !config.output_bias),
+                       "qwen3_next has no biases");
+  const bool output = config.family == "llama" || config.family == "qwen3" ||
+                      config.family == "qwen3_moe" || is_gpt_oss(config);
+  ok &= writer.require(!config.output_bias || output, "this family has no bias of o_proj");
   if (experts.count == 0) {
     return writer.require(options.ep == 1 && redundant == 0 && spec.physical.empty() &&
                               !options.up_first && !options.fused,
@@ -90,11 +96,14 @@ void write_sglang(const Model& model, const LayoutSpec& spec, std::uint32_t rank
   stage.rank.hybrid_attention = "";
   stage.rank.gpt_oss_bias = "weight_bias";
   if (config.experts.count > 0) {
-    const std::vector<std::int64_t> slots = all_slots(config, spec, writer);
-    const std::int64_t own = std::ssize(slots) / options.ep;
-    for (std::int64_t i = 0; i < std::ssize(slots); ++i) {
-      if (i / own != place / expert_group) continue;
-      stage.rank.slots.push_back(slots[static_cast<std::size_t>(i)]);
+    const auto slots_of_layers = all_slots(config, spec, mtp, writer);
+    if (!slots_of_layers) return;
+    for (const auto& [layer, slots] : *slots_of_layers) {
+      const std::int64_t own = std::ssize(slots) / options.ep;
+      for (std::int64_t i = 0; i < std::ssize(slots); ++i) {
+        if (i / own != place / expert_group) continue;
+        stage.rank.slots[layer].push_back(slots[static_cast<std::size_t>(i)]);
+      }
     }
   }
   stage.embedding = stage.rank.attention;

@@ -82,6 +82,14 @@ bool options_fit(const ModelConfig& config, const LayoutSpec& spec, const Groups
   ok &= writer.require(!extra || groups.ep > 1, "redundant and physical need ep");
   ok &= writer.require(!round_robin || (groups.ep > 1 && !extra),
                        "placement=round_robin needs ep, and no redundant or physical");
+  const bool llama = config.family == "llama";
+  ok &= writer.require(!config.output_bias || llama || is_gpt_oss(config),
+                       "a bias of o_proj is for llama and gpt_oss");
+  ok &= writer.require(!is_next(config) || !config.qkv_bias, "qwen3_next has no biases");
+  ok &= writer.require(!is_gpt_oss(config) || (config.qkv_bias && config.output_bias),
+                       "gpt_oss must have all biases of attention");
+  ok &= writer.require(!round_robin || config.experts.groups > 1,
+                       "placement=round_robin needs groups of experts");
   if (config.experts.count == 0) {
     return writer.require(groups.ep == 1 && !extra && !round_robin && !up_first,
                           "ep, redundant, physical, placement and gate_up are for experts") &&
@@ -124,8 +132,12 @@ void write_vllm(const Model& model, const LayoutSpec& spec, std::uint32_t rank,
   stage.rank.experts = "routed_experts.";
   stage.rank.latent_down = "fused_qkv_a_proj";
   if (config.experts.count > 0) {
-    const std::vector<std::int64_t> slots = all_slots(config, spec, writer);
-    stage.rank.slots = groups.ep > 1 ? dealt(slots, all.count, all.index, round_robin) : slots;
+    const auto slots_of_layers = all_slots(config, spec, mtp, writer);
+    if (!slots_of_layers) return;
+    for (const auto& [layer, slots] : *slots_of_layers) {
+      stage.rank.slots[layer] =
+          groups.ep > 1 ? dealt(slots, all.count, all.index, round_robin) : slots;
+    }
   }
   if (is_gpt_oss(config)) stage.table = "model.embedding.weight";
   stage.rank.gpt_oss_attention = "attn.";

@@ -60,7 +60,8 @@ std::string layers_advice() {
 
 std::string physical_advice() {
   return "use numbers of experts from 0 to " + std::to_string(option_max) +
-         ", one for each physical slot, joined by '-', as in physical=0-1-2-3-0";
+         ", one for each physical slot, joined by '-', as in physical=0-1-2-3-0; maps of several "
+         "layers are joined by '/', or in a file: physical=@maps.json";
 }
 
 std::string dtype_advice() {
@@ -136,9 +137,10 @@ Result<void> check_lists(const Engine& engine, const LayoutSpec& spec) {
                      "layers: " + std::to_string(count) + " is out of bounds: " + layers_advice());
     }
   }
-  for (const std::int64_t expert : spec.physical) {
-    if (!in_bounds(expert, 0)) {
-      return failure(ErrorCode::invalid, "physical: " + std::to_string(expert) +
+  for (const std::vector<std::int64_t>& map : spec.physical) {
+    const auto wrong = std::ranges::find_if(map, [](auto expert) { return !in_bounds(expert, 0); });
+    if (wrong != map.end()) {
+      return failure(ErrorCode::invalid, "physical: " + std::to_string(*wrong) +
                                              " is out of bounds: " + physical_advice());
     }
   }

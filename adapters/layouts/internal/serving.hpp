@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,14 +45,15 @@ struct Names {
 struct Rank {
   const ModelConfig& config;
   Names names;
-  Part attention;                   ///< Of heads.
-  Part embedding;                   ///< Of the padded vocabulary, where tokens come in.
-  Part head;                        ///< Of the padded vocabulary, where logits go out.
-  Part mlp;                         ///< Of rows of plain MLPs and shared experts.
-  Part expert_rows;                 ///< Of the rows of each expert.
-  std::vector<std::int64_t> slots;  ///< The expert in each local slot, in every layer.
-  bool up_first = false;            ///< w13 is [up; gate].
-  bool fused_shared = false;        ///< Shared experts sit in further slots behind all others.
+  Part attention;    ///< Of heads.
+  Part embedding;    ///< Of the padded vocabulary, where tokens come in.
+  Part head;         ///< Of the padded vocabulary, where logits go out.
+  Part mlp;          ///< Of rows of plain MLPs and shared experts.
+  Part expert_rows;  ///< Of the rows of each expert.
+  /// The expert in each local slot, for every layer of experts from the first one on.
+  std::vector<std::vector<std::int64_t>> slots;
+  bool up_first = false;      ///< w13 is [up; gate].
+  bool fused_shared = false;  ///< Shared experts sit in further slots behind all others.
   IndexRange layers;
   bool first_stage = true;
   bool last_stage = true;
@@ -69,16 +71,26 @@ std::int64_t padded_vocabulary(const ModelConfig& config) noexcept;
 std::optional<std::string> head_objection(const ModelConfig& config, std::int64_t tp,
                                           const char* what = "tp");
 
+/// Which biases an engine's own classes have, whatever the checkpoint has.
+struct Biases {
+  const char* engine;
+  std::span<const std::string_view>
+      output;        ///< Families with a bias of o_proj, where they have it.
+  bool mlp = false;  ///< Of llama.
+};
+/// Error (`invalid`): the model has a bias that the engine would leave out.
+Result<void> check_biases(const ModelConfig& config, const Biases& biases);
+
 /// The experts in a rank's slots, of `redundant` + count physical ones that are dealt out to
 /// `part`.
 struct Placement {
   Part part;
   bool round_robin = false;
 };
-/// Errors (`invalid`): `physical=` has another number of slots than the model and `redundant=` call
-/// for, names an expert that there is not, or leaves one out.
-Result<std::vector<std::int64_t>> slots_of(const ModelConfig& config, const LayoutSpec& spec,
-                                           const Placement& placement);
+/// Errors: those of `physical_maps`.
+Result<std::vector<std::vector<std::int64_t>>> slots_of(const ModelConfig& config,
+                                                        const LayoutSpec& spec,
+                                                        const Placement& placement);
 
 /// Error (`invalid`): options that engines do not have for experts that are joint in one tensor.
 Result<void> check_joint_experts(const ModelConfig& config, const LayoutSpec& spec);
@@ -103,8 +115,8 @@ void add_delta_net(RankBuilder& builder, const Rank& rank, const std::string& lo
 /// [gate; up] and down of the MLP whose names begin with `local` and, canonically, `mlp`.
 void add_mlp(RankBuilder& builder, const Rank& rank, const std::string& local,
              const std::string& mlp, std::int64_t width);
-/// Router, experts and shared experts of a layer.
+/// Router, experts and shared experts of the layer with that number.
 void add_experts(RankBuilder& builder, const Rank& rank, const std::string& local,
-                 const std::string& layer);
+                 std::int64_t index);
 
 }  // namespace weir::serving

@@ -2,6 +2,8 @@
 // One layer of a decoder as vLLM and SGLang keep it, as lists of rows.
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +20,9 @@ struct Share {
 struct ServingRank {
   Share attention;
   Share mlp;
-  Share expert;                     ///< Of each expert's rows.
-  std::vector<std::int64_t> slots;  ///< The expert in each slot of this rank.
+  Share expert;  ///< Of each expert's rows.
+  /// The expert in each slot of this rank, by layer.
+  std::map<std::int64_t, std::vector<std::int64_t>> slots;
   bool up_first = false;
   bool shared_in_slots = false;
   std::string experts;      ///< What the names of experts begin with, behind "mlp.experts.".
@@ -42,9 +45,9 @@ bool rows_fit(const ModelConfig& config, std::int64_t ranks, RankWriter& writer)
 bool gpt_oss_fits(const ModelConfig& config, const LayoutSpec& spec, bool up_first,
                   RankWriter& writer);
 
-/// The experts in all physical slots of all ranks, in order: as `physical=` says, or each expert
-/// and then the first ones again. Empty where that is not a map.
-std::vector<std::int64_t> all_slots(const ModelConfig& config, const LayoutSpec& spec,
-                                    RankWriter& writer);
+/// The experts in all physical slots of all ranks, in order, for each layer that has experts: as
+/// `physical=` says, or each expert and then the first ones again. Nothing where that is not a map.
+std::optional<std::map<std::int64_t, std::vector<std::int64_t>>> all_slots(
+    const ModelConfig& config, const LayoutSpec& spec, bool mtp, RankWriter& writer);
 
 }  // namespace weir::oracle::internal

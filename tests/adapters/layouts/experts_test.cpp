@@ -165,7 +165,9 @@ TEST_CASE("up comes before gate where the kernel wants it so", "[layouts]") {
 
 TEST_CASE("vLLM gives the first ranks one expert more where ranks do not divide them",
           "[layouts]") {
-  const Model model = model_with(moe_config(10));
+  ModelConfig config = moe_config(10);
+  config.experts.groups = 2;
+  const Model model = model_with(config);
   REQUIRE(placement(model, "vllm:tp=4,ep=4", vllm_experts + "w13_weight") ==
           "0 1 2 | 3 4 5 | 6 7 | 8 9");
   REQUIRE(placement(model, "vllm:tp=4,ep=4,placement=round_robin", vllm_experts + "w13_weight") ==

@@ -79,4 +79,62 @@ TEST_CASE("engines with rules of names take only models that are what their conf
   REQUIRE_FALSE(lay_out(model, spec_of("megatron"), 0).has_value());
 }
 
+TEST_CASE("biases that an engine would leave out are refused", "[layouts]") {
+  ModelConfig config = llama_config(2, 2);
+  config.mlp_bias = true;
+  REQUIRE(
+      refusal(model_with(config), "sglang") ==
+      "SGLang leaves out the bias of the MLP of a llama: use a model without it, or hf or fsdp2, "
+      "which keep it");
+  REQUIRE(lay_out(model_with(config), spec_of("vllm"), 0).has_value());
+  config.mlp_bias = false;
+  config.qkv_bias = config.output_bias = true;
+  for (const char* engine : {"vllm", "sglang"}) {
+    REQUIRE(lay_out(model_with(config), spec_of(engine), 0).has_value());
+  }
+  config.family = "qwen3";
+  REQUIRE(refusal(model_with(config), "vllm") ==
+          "vLLM leaves out the bias of o_proj of a qwen3: use a model without it, or hf or fsdp2, "
+          "which keep it");
+  REQUIRE(lay_out(model_with(config), spec_of("sglang"), 0).has_value());
+}
+
+TEST_CASE("Megatron has biases everywhere, on query, key and value, or nowhere", "[layouts]") {
+  const auto megatron = [](bool qkv, bool output, bool mlp) {
+    ModelConfig config = llama_config(2, 2);
+    config.qkv_bias = qkv;
+    config.output_bias = output;
+    config.mlp_bias = mlp;
+    return model_with(config);
+  };
+  const std::string others =
+      "Megatron-Core has biases in all linear layers, in query, key and value alone, or in none, "
+      "and "
+      "this model's are others (attention_bias, mlp_bias): use hf or fsdp2";
+  REQUIRE(lay_out(megatron(false, false, false), spec_of("megatron"), 0).has_value());
+  REQUIRE(lay_out(megatron(true, false, false), spec_of("megatron"), 0).has_value());
+  REQUIRE(lay_out(megatron(true, true, true), spec_of("megatron"), 0).has_value());
+  REQUIRE(refusal(megatron(true, true, false), "megatron") == others);
+  REQUIRE(refusal(megatron(false, false, true), "megatron") == others);
+}
+
+TEST_CASE("experts are dealt out in turn only where vLLM does it", "[layouts]") {
+  ModelConfig config = latent_config(4);
+  REQUIRE(lay_out(model_with(config), spec_of("vllm:tp=2,ep=2,placement=round_robin"), 0));
+  config.experts.groups = 1;
+  REQUIRE(refusal(model_with(config), "vllm:tp=2,ep=2,placement=round_robin") ==
+          "placement=round_robin: vLLM deals experts out in turn only where they are in several "
+          "groups (n_group), and places this model's in runs: leave it out");
+}
+
+TEST_CASE("layers of MTP are those of families whose names are known", "[layouts]") {
+  ModelConfig config = llama_config(2, 2);
+  config.family = "bailing_moe_v2";
+  config.experts = {.count = 2, .intermediate_size = 4};
+  config.mtp_layers = 1;
+  REQUIRE(model_of(config).error().text ==
+          "bailing_moe_v2 with layers of MTP, whose tensors no rule knows: set "
+          "num_nextn_predict_layers to 0");
+}
+
 }  // namespace weir

@@ -89,7 +89,7 @@ TEST_CASE("the bias of fused QKV has the rows of its weight", "[layouts]") {
 
 TEST_CASE("fc1 is the rank's gate rows, then its up rows", "[layouts]") {
   ModelConfig config = llama_config(8, 2);
-  config.mlp_bias = true;
+  config.qkv_bias = config.output_bias = config.mlp_bias = true;
   const Model model = small_model(config);
   for (const char* name :
        {"decoder.layers.0.mlp.linear_fc1.weight", "decoder.layers.0.mlp.linear_fc1.bias"}) {

@@ -38,7 +38,8 @@ inline ModelConfig latent_config(std::int64_t experts, std::int64_t q_lora_rank 
                     .intermediate_size = 4,
                     .shared_intermediate_size = 4,
                     .first_layer = 1,
-                    .score_bias = true};
+                    .score_bias = true,
+                    .groups = 2};
   config.latent = {.kv_lora_rank = 6,
                    .q_lora_rank = q_lora_rank,
                    .qk_nope_head_dim = 3,

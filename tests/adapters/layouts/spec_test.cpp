@@ -37,7 +37,7 @@ TEST_CASE("a spec's text parses back to the same spec", "[layouts]") {
       "fsdp2:dp=3,hsdp=2",
       "vllm:tp=4,dtype=f32",
       "megatron:dp=2,pp=2,tp=2,vocab_multiple=64,vpp=2,layers=2-1-1-2,dtype=bf16",
-      "vllm:ep=2,redundant=2,tp=2,gate_up=w31,layers=2-1,physical=1-0-1,dtype=f32"};
+      "vllm:ep=2,redundant=2,tp=2,gate_up=w31,layers=2-1,physical=1-0-1/0-1-1,dtype=f32"};
   for (const std::string& text : texts) {
     const auto spec = parse_layout(text);
     REQUIRE(spec.has_value());
@@ -94,8 +94,13 @@ TEST_CASE("a word is one of those that the option knows", "[layouts]") {
 TEST_CASE("a map of experts is numbers joined by dashes", "[layouts]") {
   const std::string advice =
       ": use numbers of experts from 0 to 65536, one for each physical slot, joined by '-', as in "
-      "physical=0-1-2-3-0";
-  REQUIRE(parse_layout("vllm:physical=1-0-1")->physical == std::vector<std::int64_t>{1, 0, 1});
+      "physical=0-1-2-3-0; maps of several layers are joined by '/', or in a file: "
+      "physical=@maps.json";
+  REQUIRE(parse_layout("vllm:physical=1-0-1")->physical ==
+          std::vector<std::vector<std::int64_t>>{{1, 0, 1}});
+  REQUIRE(parse_layout("vllm:physical=1-0-1/0-0-1")->physical ==
+          std::vector<std::vector<std::int64_t>>{{1, 0, 1}, {0, 0, 1}});
+  REQUIRE(refusal("vllm:physical=1-0/") == "physical=1-0/" + advice);
   REQUIRE(refusal("vllm:physical=1-x") == "physical=1-x" + advice);
   REQUIRE(refusal("vllm:physical=65537") == "physical: 65537 is out of bounds" + advice);
   REQUIRE(refusal("vllm:physical=0,physical=0") == "option physical is given twice: leave one out");
@@ -187,7 +192,8 @@ TEST_CASE("a layout whose options contradict each other has no size", "[layouts]
 TEST_CASE("a spec made by hand is checked as its text would be", "[layouts]") {
   const auto text = [](const LayoutSpec& spec) { return size_of(spec).error().text; };
   LayoutSpec spec{.name = "nemo", .options = {}, .layers = {}, .dtype = {}};
-  REQUIRE(text(spec) == "unknown layout 'nemo': use hf, fsdp2, megatron, vllm or sglang");
+  REQUIRE(text(spec) ==
+          "unknown layout 'nemo': use hf, fsdp2, megatron, vllm or sglang");
   spec.name = "hf";
   spec.options = {{"dp", 2}};
   REQUIRE(text(spec) == "layout hf has no option 'dp': use experts, dtype or quant");
@@ -200,7 +206,7 @@ TEST_CASE("a spec made by hand is checked as its text would be", "[layouts]") {
   REQUIRE(text(spec) ==
           "layout fsdp2 has no option 'layers': use dp, hsdp, experts, dtype or quant");
   spec.layers = {};
-  spec.physical = {1};
+  spec.physical = {{1}};
   REQUIRE(text(spec) ==
           "layout fsdp2 has no option 'physical': use dp, hsdp, experts, dtype or quant");
   spec.physical = {};

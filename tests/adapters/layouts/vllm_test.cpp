@@ -110,14 +110,12 @@ TEST_CASE("a rank keeps vLLM's own names and shapes, in its order", "[layouts]")
   config.family = "qwen3";
   config.qk_norm = true;
   config.qkv_bias = true;
-  config.output_bias = true;
   REQUIRE(names_and_shapes(rank_of(small_model(config), "vllm:tp=4", 3)) ==
           std::vector<std::string>{
               "model.embed_tokens.weight 16x2",
               "model.layers.0.self_attn.qkv_proj.weight 16x2",
               "model.layers.0.self_attn.qkv_proj.bias 16",
               "model.layers.0.self_attn.o_proj.weight 2x8",
-              "model.layers.0.self_attn.o_proj.bias 2",
               "model.layers.0.self_attn.q_norm.weight 4",
               "model.layers.0.self_attn.k_norm.weight 4",
               "model.layers.0.mlp.gate_up_proj.weight 4x2",

@@ -350,6 +350,7 @@ TEST_CASE("a tied output layer is a copy on megatron's last stage and nothing el
 
 TEST_CASE("biases and norms have the names and places that each engine gives them", "[oracle]") {
   ModelConfig config = config_of(4, 2, 2);
+  config.family = "llama";
   config.qkv_bias = config.output_bias = config.mlp_bias = config.qk_norm = true;
   const Model model = decoder_model(config);
   const std::string m = "decoder.layers.0.";

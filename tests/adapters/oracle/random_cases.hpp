@@ -75,17 +75,30 @@ inline void choose_megatron(Dice& dice, LayoutSpec& spec, ModelConfig& config) {
 }
 
 /// Redundant slots, be it as the engine fills them or by a map.
-inline void choose_slots(Dice& dice, LayoutSpec& spec, std::int64_t experts) {
+inline void choose_slots(Dice& dice, LayoutSpec& spec, const ModelConfig& config) {
+  const std::int64_t experts = config.experts.count;
   if (dice.one_in(2)) spec.options["redundant"] = dice.between(0, 4);
   if (!dice.one_in(3) || experts == 0) return;
   const auto redundant = spec.options.find("redundant");
   const std::int64_t slots = experts + (redundant == spec.options.end() ? 0 : redundant->second);
-  for (std::int64_t i = 0; i < slots; ++i) {
-    // Every expert once, in another order where their number is odd, and then any of them.
-    const std::int64_t step = experts % 2 == 1 ? 2 : 1;
-    spec.physical.push_back(i < experts ? i * step % experts : dice.between(0, experts - 1));
+  const std::int64_t layers = config.num_hidden_layers;
+  std::int64_t maps = 1;
+  if (dice.one_in(2)) maps = dice.one_in(2) ? layers : layers - config.experts.first_layer;
+  if (spec.choices.contains("mtp") && spec.choices.at("mtp") == "keep" && maps > 1) {
+    maps += config.mtp_layers;
   }
-  if (dice.one_in(20)) spec.physical[0] = dice.between(0, experts);
+  if (dice.one_in(20)) maps = dice.between(1, 4);
+  spec.physical.resize(static_cast<std::size_t>(std::max<std::int64_t>(1, maps)));
+  for (std::vector<std::int64_t>& map : spec.physical) {
+    const std::int64_t turn = dice.between(0, experts);
+    for (std::int64_t i = 0; i < slots; ++i) {
+      // Every expert once, beginning anywhere and in another order where their number is odd, and
+      // then any of them.
+      const std::int64_t step = experts % 2 == 1 ? 2 : 1;
+      map.push_back(i < experts ? (turn + i * step) % experts : dice.between(0, experts - 1));
+    }
+  }
+  if (dice.one_in(20)) spec.physical.back()[0] = dice.between(0, experts);
 }
 
 inline void choose_serving(Dice& dice, LayoutSpec& spec, std::int64_t tp, ModelConfig& config) {
@@ -112,13 +125,13 @@ inline void choose_serving(Dice& dice, LayoutSpec& spec, std::int64_t tp, ModelC
     if (dice.one_in(3)) {
       spec.choices["placement"] = "round_robin";
     } else {
-      choose_slots(dice, spec, experts.count);
+      choose_slots(dice, spec, config);
     }
     return;
   }
   if (dice.one_in(2)) spec.options["ep"] = random_divisor(dice, std::gcd(tp, experts.count));
   if (dice.one_in(3)) spec.choices["shared"] = "fused";
-  if (dice.one_in(3)) choose_slots(dice, spec, experts.count);
+  if (dice.one_in(3)) choose_slots(dice, spec, config);
 }
 
 /// A layout by that name, of a model with about those numbers; what the layout needs of them is
@@ -132,7 +145,8 @@ inline LayoutSpec random_layout(Dice& dice, const std::string& name, std::int64_
     if (dice.one_in(3)) spec.options["hsdp"] = dice.between(1, 3);
   }
   if (name == "hf" || name == "fsdp2") {
-    if (dice.one_in(config.experts.count > 0 ? 2 : 20)) spec.choices["experts"] = "packed";
+    const bool each = config.experts.count > 0 && config.family != "gpt_oss";
+    if (dice.one_in(each ? 2 : 20)) spec.choices["experts"] = "packed";
   } else if (tp > 1 || dice.one_in(2)) {
     spec.options["tp"] = tp;
   }
@@ -185,6 +199,7 @@ inline std::string text_of(const RandomCase& random) {
             std::to_string(c.experts.intermediate_size) + " from " +
             std::to_string(c.experts.first_layer) + " shared " +
             std::to_string(c.experts.shared_intermediate_size);
+    text += " in " + std::to_string(c.experts.groups);
     if (c.experts.score_bias) text += " score_bias";
     if (c.experts.router_f32) text += " router_f32";
   }

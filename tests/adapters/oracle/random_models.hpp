@@ -40,6 +40,7 @@ inline ExpertsConfig random_experts(Dice& dice, std::int64_t ranks, std::int64_t
   experts.intermediate_size = dice.one_in(8) ? dice.between(1, 12) : ranks * dice.between(1, 3);
   experts.first_layer = dice.between(0, layers);
   experts.score_bias = dice.one_in(2);
+  experts.groups = dice.between(1, 2);
   experts.router_f32 = dice.one_in(3);
   if (dice.one_in(2)) {
     experts.shared_intermediate_size =
@@ -62,6 +63,7 @@ inline void choose_family(Dice& dice, std::int64_t tp, ModelConfig& config) {
                                   "glm4_moe",    "deepseek_v3",    "kimi_k2", "qwen3_next",
                                   "bailing_moe", "bailing_moe_v2", "gpt_oss"};
   config.family = families[dice.between(0, 10)];
+  if (config.family != "llama" && !dice.one_in(10)) config.output_bias = config.mlp_bias = false;
   if (config.family == "llama" || config.family == "qwen2" || config.family == "qwen3") return;
   config.num_hidden_layers = dice.between(1, 4);
   config.mlp_bias = false;
@@ -69,6 +71,7 @@ inline void choose_family(Dice& dice, std::int64_t tp, ModelConfig& config) {
     const ExpertsConfig experts = random_experts(dice, tp, 0);
     config.experts = {.count = experts.count, .intermediate_size = experts.intermediate_size};
     config.qk_norm = false;
+    if (!dice.one_in(10)) config.qkv_bias = config.output_bias = true;
     return;
   }
   if (!dice.one_in(10)) config.experts = random_experts(dice, tp, config.num_hidden_layers);
@@ -80,6 +83,7 @@ inline void choose_family(Dice& dice, std::int64_t tp, ModelConfig& config) {
     if (dice.one_in(3)) config.mtp_layers = dice.between(1, 2);
   }
   if (config.family == "qwen3_next") {
+    if (!dice.one_in(6)) config.qkv_bias = false;
     config.output_gate = true;
     const std::int64_t keys = dice.one_in(8) ? dice.between(1, 4) : tp;
     config.delta_net = {.full_attention_interval = dice.between(1, 4),
@@ -111,9 +115,12 @@ inline ModelConfig random_config(Dice& dice, std::int64_t tp) {
   config.intermediate_size = suits ? tp * dice.between(1, 4) : dice.between(1, 30);
   config.vocab_size = dice.between(1, 150);
   config.tie_word_embeddings = dice.one_in(3);
-  config.qkv_bias = dice.one_in(3);
-  config.output_bias = dice.one_in(4);
-  config.mlp_bias = dice.one_in(4);
+  // None, those of q, k and v, those of all of attention, or all; rarely any.
+  const std::int64_t biases = dice.one_in(2) ? 0 : dice.between(1, 3);
+  config.qkv_bias = biases > 0;
+  config.output_bias = biases > 1;
+  config.mlp_bias = biases > 2;
+  if (dice.one_in(10)) config.output_bias = !config.output_bias;
   config.qk_norm = dice.one_in(2);
   config.type = dice.one_in(3) ? ElementType::f32 : ElementType::bf16;
   choose_family(dice, tp, config);

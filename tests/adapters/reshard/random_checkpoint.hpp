@@ -23,7 +23,7 @@ T one_of(Random& random, const std::vector<T>& choices) {
 }
 
 /// A small model of a known family: 8 query heads and 1 to 8 KV heads, so that tensor parallelism
-/// of 1, 2, 4 and 8 fits, and any vocabulary, tied or not, with or without biases.
+/// of 1, 2, 4 and 8 fits, and any vocabulary, tied or not, with such biases as every engine has.
 inline ModelConfig random_config(Random& random) {
   ModelConfig config;
   config.family = one_of<std::string>(random, {"llama", "qwen2", "qwen3"});
@@ -37,9 +37,8 @@ inline ModelConfig random_config(Random& random) {
   config.vocab_size = random.between(1, 200);
   config.tie_word_embeddings = random.chance(1, 2);
   const bool bias = random.chance(1, 2);
-  config.qkv_bias = config.family == "qwen2" || bias;
-  config.output_bias = config.family != "qwen2" && bias;
-  config.mlp_bias = config.family == "llama" && random.chance(1, 2);
+  config.output_bias = config.mlp_bias = config.family == "llama" && bias;
+  config.qkv_bias = config.family == "qwen2" || config.output_bias;
   config.qk_norm = config.family == "qwen3";
   return config;
 }
