@@ -82,6 +82,16 @@ class Transfer {
     check(version);
   }
 
+  /// What an engine does that turns weights into a kernel's order in place: nothing that was
+  /// brought is where it was.
+  void shuffle() {
+    for (const auto& [id, shard] : shards_) {
+      for (std::size_t i = 0; id.side == Side::rollout && i < shard->region.size(); ++i) {
+        if (shard->writes[i] > 0) shard->region[i] ^= std::byte{0x5a};
+      }
+    }
+  }
+
   [[nodiscard]] std::vector<std::byte> rollout_bytes(std::uint32_t rank) const {
     return shards_.at({.side = Side::rollout, .replica = 0, .rank = rank})->region;
   }
@@ -238,6 +248,50 @@ TEST_CASE("sglang#27718, miles#1926: a draft model that trainers do not train is
     of_mtp += tensor.name.starts_with("model.layers.2.") ? 1 : 0;
   }
   REQUIRE(without.plan().unused.size() == of_mtp);
+}
+
+TEST_CASE("sglang#28963: weights that an engine shuffled in place are all brought again, plain",
+          "[oracle][bugs]") {
+  Transfer again(latent_config(4), "megatron:ep=2", "sglang:tp=2,ep=2");
+  for (const std::uint64_t version : {1, 1, 2}) {
+    again.bring(version);
+    again.shuffle();  // Once for each version, as a hook that installs it does.
+  }
+}
+
+TEST_CASE("vllm#45835: weights without the scales that go with them are refused, not half loaded",
+          "[oracle][bugs]") {
+  const Tensor weight{.name = "w.weight", .type = ElementType::f8_e4m3, .shape = {4, 4}};
+  const Tensor scale{.name = "w.weight_scale_inv", .type = ElementType::f32, .shape = {1, 1}};
+  const auto manifest = [](Side side, std::vector<Tensor> tensors) {
+    const Model model{.config = {}, .tensors = std::move(tensors), .aliases = {}};
+    return place(model, *lay_out(model, spec_of("hf"), 0), {.side = side}, 1,
+                 RegionKind::host_private)
+
+        .manifest;
+  };
+  const Manifest rollout = manifest(Side::rollout, {weight, scale});
+  const auto refused = make_plan(std::vector{manifest(Side::trainer, {weight}), rollout});
+  REQUIRE_FALSE(refused.has_value());
+  REQUIRE(refused.error().text.find("w.weight_scale_inv") != std::string::npos);
+  REQUIRE(make_plan(std::vector{manifest(Side::trainer, {weight, scale}), rollout}).has_value());
+}
+
+TEST_CASE("vllm#46725: a draft model gets every version that the model gets, and shares its tables",
+          "[oracle][bugs]") {
+  ModelConfig config = latent_config(4);
+  config.mtp_layers = 1;
+  Transfer drafted(config, "megatron:tp=2", "vllm:mtp=keep,tp=2");
+  for (const std::uint64_t version : {1, 2}) drafted.bring(version);
+  const auto layout = lay_out(drafted.model(), spec_of("vllm:mtp=keep,tp=2"), 0);
+  int tables = 0;
+  int of_draft = 0;
+  for (const weir::LocalTensor& local : layout->tensors) {
+    tables += local.name.find("embed") != std::string::npos ? 1 : 0;
+    of_draft += local.name.find(".mtp_block.") != std::string::npos ? 1 : 0;
+  }
+  REQUIRE(tables == 1);
+  REQUIRE(of_draft > 0);
 }
 
 TEST_CASE("verl#5801: the bias that corrects a router's scores travels like any weight",
