@@ -93,6 +93,8 @@ if(TARGET weir_adapters_tests)
   set_source_files_properties(
     tests/adapters/engines/golden_test.cpp tests/adapters/engines/conversions_test.cpp PROPERTIES
     COMPILE_DEFINITIONS WEIR_GOLDEN_FOLDER="${PROJECT_SOURCE_DIR}/tests/engines/golden")
+  set_source_files_properties(tests/adapters/layouts/described_test.cpp PROPERTIES
+    COMPILE_DEFINITIONS WEIR_LAYOUTS_FOLDER="${PROJECT_SOURCE_DIR}/examples/layouts")
 endif()
 
 # The programs that tests/python drives, one for each source.

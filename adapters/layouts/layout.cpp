@@ -113,11 +113,11 @@ Result<LayoutSize> size_of(const LayoutSpec& spec) {
   if (!engine) return failure(engine);
   const auto all = settled(**engine, spec);
   if (!all) return failure(all);
-  return (*engine)->size(*all);
+  return size_in(**engine, *all);
 }
 
 struct Layout::Parts {
-  const Engine& engine;
+  std::shared_ptr<const Engine> engine;
   LayoutSpec spec;   ///< Settled.
   std::string text;  ///< As it was given.
   LayoutSize size;
@@ -138,12 +138,12 @@ Result<Layout> Layout::of(const Model& model, const LayoutSpec& spec) {
   if (!engine) return failure(engine);
   auto all = settled(**engine, spec);
   if (!all) return failure(all);
-  const auto size = (*engine)->size(*all);
+  const auto size = size_in(**engine, *all);
   if (!size) return failure(size);
   if (auto known = check_model(**engine, model, *all); !known) return failure(known);
   std::vector<std::uint32_t> without = left_out(**engine, model, *all);
   const Inventory inventory = inventory_without(model, without);
-  std::unique_ptr<Parts> parts(new Parts{**engine, *std::move(all), text_of(spec), *size,
+  std::unique_ptr<Parts> parts(new Parts{*engine, *std::move(all), text_of(spec), *size,
                                          TensorIndex(model), std::move(without), inventory});
   if (spec.quant) {
     auto made = quantized(model, *spec.quant);
@@ -168,7 +168,7 @@ Result<RankLayout> Layout::rank(std::uint32_t rank) const {
   if (auto checked = check_rank(parts_->text, parts_->size, rank); !checked) {
     return failure(checked);
   }
-  auto layout = parts_->engine.lay_out(parts_->index, parts_->spec, rank);
+  auto layout = rank_in(*parts_->engine, parts_->index, parts_->spec, rank);
   if (layout && parts_->quantized) {
     layout = quantized_layout(*parts_->quantized, parts_->numbers, *std::move(layout));
     if (!layout) {

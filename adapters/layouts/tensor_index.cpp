@@ -11,10 +11,16 @@ TensorIndex::TensorIndex(const Model& model) : model_(model) {
   }
 }
 
-std::uint32_t TensorIndex::of(std::string_view name) const {
+std::optional<std::uint32_t> TensorIndex::find(std::string_view name) const {
   const auto found = places_.find(name);
-  WEIR_ASSERT(found != places_.end());
+  if (found == places_.end()) return std::nullopt;
   return found->second;
+}
+
+std::uint32_t TensorIndex::of(std::string_view name) const {
+  const auto found = find(name);
+  WEIR_ASSERT(found.has_value());
+  return *found;
 }
 
 }  // namespace weir

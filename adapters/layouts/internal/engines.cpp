@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "adapters/layouts/internal/description.hpp"
 #include "runtime/assert.hpp"
 
 namespace weir {
@@ -32,14 +33,30 @@ std::span<const Engine* const> engines() noexcept {
   return all_engines;
 }
 
-Result<const Engine*> engine_named(std::string_view name) {
+Result<std::shared_ptr<const Engine>> engine_named(std::string_view name) {
+  if (name.ends_with(".toml")) return described_engine(std::string(name));
   std::vector<std::string> known;
   for (const Engine* engine : engines()) {
-    if (engine->name == name) return engine;
+    // Engines of the table outlive everything.
+    if (engine->name == name) return std::shared_ptr<const Engine>(std::shared_ptr<void>(), engine);
     known.emplace_back(engine->name);
   }
+  known.emplace_back("the name of a .toml file that describes one");
   return failure(ErrorCode::invalid,
                  "unknown layout '" + std::string(name) + "': use " + alternatives(known));
+}
+
+Result<LayoutSize> size_in(const Engine& engine, const LayoutSpec& spec) {
+  if (engine.description != nullptr) return described_size(*engine.description, spec);
+  return engine.size(spec);
+}
+
+Result<RankLayout> rank_in(const Engine& engine, const TensorIndex& index, const LayoutSpec& spec,
+                           std::uint32_t rank) {
+  if (engine.description != nullptr) {
+    return described_rank(*engine.description, index, spec, rank);
+  }
+  return engine.lay_out(index, spec, rank);
 }
 
 Result<void> check_option_name(const Engine& engine, std::string_view name) {

@@ -2,6 +2,7 @@
 // What an engine is to this directory: a name, options, a size and a rule. One table lists all.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,6 +35,8 @@ struct EngineChoice {
   std::span<const std::string_view> words;
 };
 
+struct Description;
+
 /// One engine. Its functions are given specs in which every option of the engine has a value
 /// (`settled`), and they are pure.
 struct Engine {
@@ -48,7 +51,14 @@ struct Engine {
   /// `rank` is in range, and the model is of a known family and complete, with nothing besides.
   Result<RankLayout> (*lay_out)(const TensorIndex& index, const LayoutSpec& spec,
                                 std::uint32_t rank);
+  /// Where it is not null, a user described the engine in a file, and there are no functions.
+  const Description* description = nullptr;
 };
+
+/// Whichever way an engine says it: its function, or its description.
+Result<LayoutSize> size_in(const Engine& engine, const LayoutSpec& spec);
+Result<RankLayout> rank_in(const Engine& engine, const TensorIndex& index, const LayoutSpec& spec,
+                           std::uint32_t rank);
 
 extern const Engine hf_engine;
 extern const Engine fsdp2_engine;
@@ -62,8 +72,9 @@ Inventory inventory_without(const Model& model, const std::vector<std::uint32_t>
 /// Every engine that there is.
 std::span<const Engine* const> engines() noexcept;
 
-/// Error (`invalid`): unknown layout (names the known ones).
-Result<const Engine*> engine_named(std::string_view name);
+/// The engine of that name; a name that ends in ".toml" is a file's that describes one, and is
+/// read. Errors (`invalid`): unknown layout (names the known ones), a file that describes none.
+Result<std::shared_ptr<const Engine>> engine_named(std::string_view name);
 
 /// Error (`invalid`): the layout has no option of that name (names those that it has).
 Result<void> check_option_name(const Engine& engine, std::string_view name);

@@ -2,6 +2,7 @@
 // A model's tensors by name, looked up once for every piece of every rank.
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
@@ -15,6 +16,7 @@ class TensorIndex {
   explicit TensorIndex(const Model& model);
 
   [[nodiscard]] const Model& model() const noexcept { return model_; }
+  [[nodiscard]] std::optional<std::uint32_t> find(std::string_view name) const;
   /// The tensor must be there.
   [[nodiscard]] std::uint32_t of(std::string_view name) const;
 

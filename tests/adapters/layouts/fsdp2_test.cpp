@@ -113,7 +113,8 @@ TEST_CASE("a layout that lay_out can't understand is refused", "[layouts]") {
   const Model model = odd_model({tensor("a", {2})});
   LayoutSpec spec{.name = "none", .options = {}, .layers = {}, .dtype = {}};
   REQUIRE(lay_out(model, spec, 0).error().text ==
-          "unknown layout 'none': use hf, fsdp2, megatron, vllm or sglang");
+          "unknown layout 'none': use hf, fsdp2, megatron, vllm, sglang or the name of "
+          "a .toml file that describes one");
   spec = {.name = "fsdp2", .options = {{"dp", -1}}, .layers = {}, .dtype = {}};
   REQUIRE(lay_out(model, spec, 0).error().text ==
           "dp=-1 is out of bounds: use a whole number from 1 to 65536");

@@ -49,7 +49,8 @@ TEST_CASE("a spec's text parses back to the same spec", "[layouts]") {
 TEST_CASE("a text that is no layout is refused with what to write instead", "[layouts]") {
   REQUIRE(refusal("") == "empty layout: write a name and its options, as in megatron:tp=2,pp=2");
   REQUIRE(refusal("deepspeed:tp=2") ==
-          "unknown layout 'deepspeed': use hf, fsdp2, megatron, vllm or sglang");
+          "unknown layout 'deepspeed': use hf, fsdp2, megatron, vllm, sglang or the name of "
+          "a .toml file that describes one");
   REQUIRE(
       refusal("vllm:etp=2") ==
       "layout vllm has no option 'etp': use tp, pp, dp, ep, redundant, placement, gate_up, mtp, "
@@ -193,7 +194,8 @@ TEST_CASE("a spec made by hand is checked as its text would be", "[layouts]") {
   const auto text = [](const LayoutSpec& spec) { return size_of(spec).error().text; };
   LayoutSpec spec{.name = "nemo", .options = {}, .layers = {}, .dtype = {}};
   REQUIRE(text(spec) ==
-          "unknown layout 'nemo': use hf, fsdp2, megatron, vllm or sglang");
+          "unknown layout 'nemo': use hf, fsdp2, megatron, vllm, sglang or the name of "
+          "a .toml file that describes one");
   spec.name = "hf";
   spec.options = {{"dp", 2}};
   REQUIRE(text(spec) == "layout hf has no option 'dp': use experts, dtype or quant");
