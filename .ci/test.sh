@@ -145,6 +145,35 @@ run_python_test() {
   echo "$1: $good passed, $bad failed ($((SECONDS - start)) s)"
 }
 
+# Real verbs, by the Soft-RoCE of a virtual machine's kernel. Its one name is rdma.
+test_rdma() {
+  local name=rdma log=$root/build/rdma.log start=$SECONDS status=0 good=0 bad=0 end
+  if [[ -z $(select_by_filter "$name") ]]; then return; fi
+  heading "RDMA under the sanitizers, in an emulated machine with Soft-RoCE"
+  prepare setup_vm || return 0
+  prepare configure asan || return 0
+  prepare quietly ninja -C "$root/build/asan" weir_rdma_tests || return 0
+  env UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=strict_string_checks=1 \
+    "$root/tests/rdma/run_in_vm.sh" "$root/build/asan/weir_rdma_tests" >"$log" 2>&1 || status=$?
+  if [[ $status -eq 126 && -z ${WEIR_SKIP_NOTHING:-} ]]; then
+    grep 'NOT TO BE HAD' "$log"
+    skipped=$((skipped + 1))
+    echo "$name: SKIPPED, for the reason above"
+    return
+  fi
+  # Catch2 ends with "All tests passed (9 assertions in 3 test cases)" or, after a failure, with
+  # "test cases: 3 | 2 passed | 1 failed".
+  end=$(grep -E '^(All tests passed|test cases:)' "$log" || true)
+  good=$(grep -oE '[0-9]+ (test case|passed)' <<<"$end" | tr -dc 0-9 || true)
+  bad=$(grep -oE '[0-9]+ failed' <<<"$end" | tr -dc 0-9 || true)
+  good=${good:-0} bad=${bad:-0}
+  if [[ $bad -eq 0 && ($status -ne 0 || $good -eq 0) ]]; then bad=1; fi
+  if [[ $bad -gt 0 ]]; then cat "$log"; fi
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  echo "$name: $good passed, $bad failed ($((SECONDS - start)) s)"
+}
+
 # The Python tests run programs of the asan build, in whose folder WEIR_BIN says they are.
 test_with_python() {
   local scripts=() script
@@ -186,6 +215,7 @@ run_tests() {
   filter=${1:-$everything}
   test_under_asan
   test_under_tsan
+  test_rdma
   test_by_fuzzing
   test_with_python
   test_model

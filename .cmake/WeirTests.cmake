@@ -75,7 +75,6 @@ if(TARGET weir_transports_tests AND WEIR_RDMA)
   add_executable(weir_rdma_tests ${rdma_sources} tests/transports/transport_contract.cpp
     tests/transports/contract_rig.cpp tests/transports/peer_process.cpp)
   target_link_libraries(weir_rdma_tests PRIVATE weir_transports Catch2::Catch2WithMain)
-  target_compile_options(weir_rdma_tests PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O0>)
   target_compile_definitions(weir_rdma_tests PRIVATE
     WEIR_TRANSPORT_PEER="$<TARGET_FILE:weir_transport_peer>")
   add_dependencies(weir_rdma_tests weir_transport_peer)

@@ -17,7 +17,6 @@
 #include "runtime/clock.hpp"
 #include "runtime/region.hpp"
 #include "runtime/workers.hpp"
-#include "transports/shm/shm_transport.hpp"
 
 namespace weir::cli {
 namespace {
@@ -81,8 +80,9 @@ Result<void> train(const AsyncShard& shard, AsyncBoard& board) {
   const auto training = Training::make(
       shard, {**published, all_of(*slots), kept.get(), live.get(), board, clock, workers});
   if (!training) return failure(training);
-  const auto transport = make_shm_transport({.worker_count = shard.base.thread_count});
-  auto member = Member::start(member_options(shard, **published, *slots, *transport));
+  const auto transport = demo_transport(shard.base.transport, shard.base.thread_count);
+  if (!transport) return failure(transport);
+  auto member = Member::start(member_options(shard, **published, *slots, **transport));
   if (!member) return failure(member);
   StopSwitch stop;
   Workers loop(1);
@@ -126,8 +126,9 @@ Result<void> generate(const AsyncShard& shard, AsyncBoard& board) {
 
   const SystemClock clock;
   FetchMeter meter(clock, board.record(shard.base.shard));
-  const auto plain = make_shm_transport({.worker_count = shard.base.thread_count});
-  const auto transport = metered(*plain, meter);
+  const auto plain = demo_transport(shard.base.transport, shard.base.thread_count);
+  if (!plain) return failure(plain);
+  const auto transport = metered(**plain, meter);
   Workers workers(shard.base.thread_count);
   Decoder decoder({shard.base.shard, shard.placement, shard.decode, shard.life},
                   {**memory, all_of(*slots), live.get(), board, meter, clock, workers});

@@ -107,9 +107,9 @@ Action declare_demo(CLI::App& app) {
   auto async = std::make_shared<AsyncDemoOptions>();
   app.description(
       "Starts trainer and rollout shards as processes of this machine, publishes versions of a\n"
-      "real checkpoint from the ones to the others over shared memory, and compares every byte\n"
-      "of every rollout shard with an independent reference after each. With --async they train\n"
-      "and generate meanwhile, each at its own pace.");
+      "real checkpoint from the ones to the others over shared memory (or RDMA), and compares\n"
+      "every byte of every rollout shard with an independent reference after each. With --async\n"
+      "they train and generate meanwhile, each at its own pace.");
   app.add_option("--model", options->scene.model,
                  "checkpoint folder or file; without it one shaped like Qwen3-0.6B is made once");
   app.add_flag("--small", options->scene.small,
@@ -124,6 +124,11 @@ Action declare_demo(CLI::App& app) {
                              ->capture_default_str();
   app.add_flag("--private-memory", options->private_memory,
                "keep the shards' memory private: it is then read through the kernel");
+  app.add_option("--transport", options->scene.transport,
+                 "what bytes go by: shm (shared memory), or rdma (this machine's RDMA devices)")
+      ->check(
+          CLI::IsMember(std::vector<std::string>(demo_transports.begin(), demo_transports.end())))
+      ->capture_default_str();
   add_async_options(app, *async);
   return [options, async, versions](Console& console) {
     if (!async->async) return run_demo(*options, console);

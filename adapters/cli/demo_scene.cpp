@@ -11,6 +11,8 @@
 #include "runtime/available_memory.hpp"
 #include "runtime/planner.hpp"
 #include "runtime/workers.hpp"
+#include "transports/rdma/rdma_transport.hpp"
+#include "transports/shm/shm_transport.hpp"
 
 namespace weir::cli {
 namespace {
@@ -77,9 +79,18 @@ Result<Scene> set_scene(const SceneOptions& options, const SceneCopies& copies, 
   if (!model) return failure(model);
   train->copies = copies.trainer;
   rollout->copies = copies.rollout;
-  Scene scene{*std::move(checkpoint), *std::move(model), *std::move(train), *std::move(rollout)};
+  Scene scene{*std::move(checkpoint), *std::move(model), *std::move(train), *std::move(rollout),
+              options.transport};
+  // Devices that are not there are missed before a process starts.
+  const auto transport = demo_transport(options.transport, 1);
+  if (!transport) return failure(transport);
   if (Result<void> done = rehearse(scene); !done) return failure(done);
   return scene;
+}
+
+Result<std::unique_ptr<Transport>> demo_transport(const std::string& name, unsigned thread_count) {
+  if (name == "rdma") return make_rdma_transport({.worker_count = thread_count});
+  return make_shm_transport({.worker_count = thread_count});
 }
 
 void introduce(const Scene& scene, const Plan& plan, Console& console) {

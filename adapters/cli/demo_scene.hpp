@@ -2,9 +2,11 @@
 // What a demo knows before it starts a process: the model, the two sides, and that their shards
 // fit.
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "actors/exchange.hpp"
@@ -15,8 +17,14 @@
 #include "runtime/manifest.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/result.hpp"
+#include "transports/transport.hpp"
 
 namespace weir::cli {
+
+/// By what the shards of a demo can reach each other; untold, by the first.
+inline constexpr std::array demo_transports = {"shm", "rdma"};
+/// One of these. Errors: those of `make_rdma_transport`.
+Result<std::unique_ptr<Transport>> demo_transport(const std::string& name, unsigned thread_count);
 
 /// What a person asks for.
 struct SceneOptions {
@@ -27,6 +35,7 @@ struct SceneOptions {
   std::string train = "megatron:tp=2,pp=2";
   std::string rollout = "vllm:tp=4";
   std::uint32_t replicas = 2;  ///< Of the rollout layout.
+  std::string transport = demo_transports[0];
 };
 
 /// How often a shard of each side keeps its weights.
@@ -51,6 +60,7 @@ struct Scene {
   Model model;
   DemoSide train;
   DemoSide rollout;
+  std::string transport;
   std::uint64_t memory_bytes = 0;  ///< Of all shards together.
 };
 

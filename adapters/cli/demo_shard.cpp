@@ -11,7 +11,6 @@
 #include "adapters/cli/verb.hpp"
 #include "runtime/region.hpp"
 #include "runtime/workers.hpp"
-#include "transports/shm/shm_transport.hpp"
 
 namespace weir::cli {
 namespace {
@@ -55,7 +54,8 @@ std::vector<std::string> arguments_of(const DemoShard& shard) {
       "--layout=" + shard.layout,
       "--port=" + std::to_string(shard.port),
       "--parent=" + std::to_string(shard.parent),
-      "--threads=" + std::to_string(shard.thread_count)};
+      "--threads=" + std::to_string(shard.thread_count),
+      "--transport=" + shard.transport};
   if (!shard.passed_through.empty())
     arguments.push_back("--passed-through=" + shard.passed_through);
   if (shard.private_memory) arguments.emplace_back("--private-memory");
@@ -75,14 +75,15 @@ Result<void> run_demo_shard(const DemoShard& shard) {
   if (!region) return failure(region);
   Engine engine{*std::move(memory), *std::move(region)};
 
-  const std::unique_ptr<Transport> transport =
-      make_shm_transport({.worker_count = shard.thread_count});
+  const Result<std::unique_ptr<Transport>> transport =
+      demo_transport(shard.transport, shard.thread_count);
+  if (!transport) return failure(transport);
   Workers workers(shard.thread_count);
   Workers caller(1);
   return run_member({.port = shard.port,
                      .manifest = engine.memory->manifest(),
                      .regions = {engine.region.get()},
-                     .transport = transport.get(),
+                     .transport = transport->get(),
                      .hooks = hooks_of(shard, engine, workers, caller),
                      .silence_max = demo_silence_max});
 }
@@ -112,6 +113,7 @@ DemoShard shard_of(const Scene& scene, const DemoSide& side, const ShardId& id,
   shard.port = port;
   shard.parent = getpid();
   shard.thread_count = threads_for(side);
+  shard.transport = scene.transport;
   if (side.side == Side::rollout && scene.train.spec.dtype) {
     shard.passed_through = name_of(*scene.train.spec.dtype);
   }
@@ -136,6 +138,7 @@ void add_shard_arguments(CLI::App& app, const std::shared_ptr<DemoShard>& shard)
   app.add_option("--threads", shard->thread_count)->required();
   app.add_option("--passed-through", shard->passed_through);
   app.add_flag("--private-memory", shard->private_memory);
+  app.add_option("--transport", shard->transport)->required();
 }
 
 Action declare_demo_shard(CLI::App& app) {

@@ -33,6 +33,7 @@ struct DemoShard {
   std::string passed_through;
   /// Keep the shard's memory private to its process, so that it is read through the kernel.
   bool private_memory = false;
+  std::string transport = demo_transports[0];
 };
 
 /// The hidden verb's name, and its arguments for that shard.

@@ -229,9 +229,10 @@ TEST_CASE("a demo that is killed takes its shards with it", "[cli][demo]") {
 }
 
 TEST_CASE("a shard does not outlive a demo that is gone already", "[cli][demo]") {
-  const Run run = run_process(
-      {.arguments = {"demo-shard", "--side=trainer", "--replica=0", "--rank=0", "--replica-ranks=1",
-                     "--model=/nowhere", "--layout=hf", "--port=1", "--parent=1", "--threads=1"}});
+  const Run run =
+      run_process({.arguments = {"demo-shard", "--side=trainer", "--replica=0", "--rank=0",
+                                 "--replica-ranks=1", "--model=/nowhere", "--layout=hf", "--port=1",
+                                 "--parent=1", "--threads=1", "--transport=shm"}});
   REQUIRE(run.status == 1);
   REQUIRE(contains(run.err, "the demo that started this shard is gone"));
 }
