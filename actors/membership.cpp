@@ -195,12 +195,12 @@ void Membership::sent(const ShardId& shard) {
 }
 
 Result<void> Membership::plan_for(const std::vector<std::uint32_t>& replicas) {
-  std::vector<Manifest> manifests;
+  std::vector<Participant> participants;
   for (const auto& [shard, place] : places_) {
     const bool reads = std::count(replicas.begin(), replicas.end(), shard.replica) != 0;
-    if (shard.side == Side::trainer || reads) manifests.push_back(*place.manifest);
+    if (shard.side == Side::trainer || reads) participants.push_back({shard, &*place.manifest});
   }
-  Result<Plan> plan = make_plan(manifests);
+  Result<Plan> plan = make_plan(participants);
   if (!plan) return failure(plan);
   for (PlanPart& part : plan->parts) {
     Place& place = places_.at(part.target);

@@ -84,7 +84,7 @@ class Membership {
     std::uint64_t seat = 0;
     MemberStatus status;
     std::optional<Manifest> manifest;  ///< The last one, also of a member that is missing.
-    std::vector<Copy> copies;
+    CopyList copies;
     std::uint64_t bytes_needed = 0;
     Digest digest;  ///< Of the plan that its part is of.
     bool planned = false;

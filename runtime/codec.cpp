@@ -388,14 +388,14 @@ Result<void> read_parts(capnp::List<schemas::PlanPart>::Reader from, Plan& plan)
     if (!target) return failure(target);
     const auto copies = part.getCopies();
     if (!copy_count.add(copies.size())) return copy_count.refusal();
-    PlanPart& read = plan.parts.emplace_back();
-    read.target = *target;
-    read.copies.reserve(copies.size());
+    std::vector<Copy> read;
+    read.reserve(copies.size());
     for (const auto copy : copies) {
       auto one = read_copy(copy, plan.sources);
       if (!one) return failure(one);
-      read.copies.push_back(*one);
+      read.push_back(*one);
     }
+    plan.parts.push_back({*target, std::move(read)});
   }
   return {};
 }

@@ -33,8 +33,10 @@ Inventory inventory_of(const std::vector<Tensor>& tensors) {
 }
 
 Inventory inventory_of(std::vector<const Tensor*> tensors) {
-  std::sort(tensors.begin(), tensors.end(),
-            [](const Tensor* a, const Tensor* b) { return a->name < b->name; });
+  const auto before = [](const Tensor* a, const Tensor* b) { return a->name < b->name; };
+  if (!std::is_sorted(tensors.begin(), tensors.end(), before)) {
+    std::sort(tensors.begin(), tensors.end(), before);
+  }
   Digester digester;
   for (const Tensor* tensor : tensors) {
     digester.add(tensor->name);
@@ -62,8 +64,9 @@ Result<void> check_name(const Manifest& manifest, std::string_view name) {
                                  std::to_string(name.size()) + " bytes: shorten it to at most " +
                                  std::to_string(name_bytes_max));
   }
-  const auto printable = [](char c) { return static_cast<unsigned char>(c) >= 32 && c != 127; };
-  if (!std::all_of(name.begin(), name.end(), printable)) {
+  bool printable = true;
+  for (const char c : name) printable &= static_cast<unsigned char>(c) >= 32 && c != 127;
+  if (!printable) {
     return invalid(manifest, "a name has control characters in it: leave them out");
   }
   return {};
@@ -194,7 +197,7 @@ Result<void> check_names_distinct(const Manifest& manifest) {
   names.reserve(manifest.tensors.size() + manifest.aliases.size());
   for (const Tensor& tensor : manifest.tensors) names.emplace_back(tensor.name);
   for (const Alias& alias : manifest.aliases) names.emplace_back(alias.name);
-  std::sort(names.begin(), names.end());
+  if (!std::is_sorted(names.begin(), names.end())) std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) {
     return invalid(manifest, "the name " + quoted(*twice) + " is there twice: list each once");

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <unordered_map>
 
 namespace weir {
 namespace {
@@ -48,6 +49,12 @@ void add(Digester& digester, const Copy& copy) {
   digester.add(block.bytes());
 }
 
+Digest digest_of(const CopyList& copies) {
+  Digester digester;
+  for (const Copy& copy : copies) add(digester, copy);
+  return digester.finish();
+}
+
 }  // namespace
 
 std::uint64_t target_bytes(const Copy& copy) noexcept {
@@ -71,10 +78,14 @@ Digest digest_of(const Plan& plan) {
     }
   }
   digester.add(static_cast<std::uint64_t>(plan.parts.size()));
+  std::unordered_map<const Copy*, Digest> of_lists;
   for (const PlanPart& part : plan.parts) {
+    const auto [of_list, is_new] = of_lists.try_emplace(part.copies.data());
+    if (is_new) of_list->second = digest_of(part.copies);
     add(digester, part.target);
     digester.add(static_cast<std::uint64_t>(part.copies.size()));
-    for (const Copy& copy : part.copies) add(digester, copy);
+    digester.add(of_list->second.high);
+    digester.add(of_list->second.low);
   }
   digester.add(static_cast<std::uint64_t>(plan.unused.size()));
   for (const std::string& name : plan.unused) digester.add(std::string_view(name));

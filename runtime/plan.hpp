@@ -1,8 +1,13 @@
 #pragma once
 // Plans: which copies bring every target byte, exactly once, from which source.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/box.hpp"
@@ -39,6 +44,32 @@ std::uint64_t target_bytes(const Copy& copy) noexcept;
 /// Bytes that the copy reads.
 std::uint64_t source_bytes(const Copy& copy) noexcept;
 
+/// Copies that any number of lists share: a list is immutable, and copying it copies no copy. Equal
+/// replicas need equal copies, of which a plan for many replicas of a large model would not fit
+/// into memory otherwise. Threading: as a value; lists may share from several threads.
+class CopyList {
+ public:
+  CopyList() = default;
+  CopyList(std::vector<Copy> copies)  // NOLINT(google-explicit-constructor): it is that vector.
+      : copies_(std::make_shared<const std::vector<Copy>>(std::move(copies))) {}
+  CopyList(std::initializer_list<Copy> copies) : CopyList(std::vector<Copy>(copies)) {}
+
+  [[nodiscard]] const Copy* data() const noexcept { return copies_ ? copies_->data() : nullptr; }
+  [[nodiscard]] std::size_t size() const noexcept { return copies_ ? copies_->size() : 0; }
+  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  [[nodiscard]] const Copy* begin() const noexcept { return data(); }
+  [[nodiscard]] const Copy* end() const noexcept { return data() + size(); }
+  [[nodiscard]] const Copy& operator[](std::size_t index) const { return data()[index]; }
+
+  /// Whether they hold equal copies, shared or not.
+  friend bool operator==(const CopyList& a, const CopyList& b) {
+    return a.copies_ == b.copies_ || std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+
+ private:
+  std::shared_ptr<const std::vector<Copy>> copies_;
+};
+
 /// A trainer shard that copies read from, and its regions and slots as its manifest stated them.
 struct PlanSource {
   ShardId shard;
@@ -51,7 +82,7 @@ struct PlanSource {
 /// All copies into one target shard, ordered by target region and offset.
 struct PlanPart {
   ShardId target;
-  std::vector<Copy> copies;
+  CopyList copies;
 
   friend bool operator==(const PlanPart&, const PlanPart&) = default;
 };
@@ -68,7 +99,7 @@ struct Plan {
 };
 
 /// Over sources (without tickets, which differ from run to run), parts and unused names: what both
-/// sides compare.
+/// sides compare. Of copies that several parts share, a digest is made once.
 Digest digest_of(const Plan& plan);
 
 }  // namespace weir

@@ -5,11 +5,14 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "adapters/cli/layout_argument.hpp"
 #include "adapters/cli/model_argument.hpp"
@@ -68,21 +71,26 @@ struct PlanSummary {
   std::chrono::nanoseconds took{0};
 };
 
-/// Appends the manifests of all replicas of a layout.
-Result<void> add_manifests(const Model& model, const LayoutSpec& spec, Side side,
-                           std::uint32_t replicas, std::vector<Manifest>& manifests) {
+/// Who takes part, and what each rank of a replica states, which all replicas share.
+struct Members {
+  std::deque<Manifest> manifests;  ///< Never moved, since participants point to them.
+  std::vector<Participant> participants;
+};
+
+/// Adds all replicas of a layout.
+Result<void> add_members(const Model& model, const LayoutSpec& spec, Side side,
+                         std::uint32_t replicas, Members& members) {
   const auto layout = Layout::of(model, spec);
   if (!layout) return failure(layout);
   const LayoutSize& size = layout->size();
   for (std::uint32_t rank = 0; rank < size.ranks; ++rank) {
     const auto kept = layout->rank(rank);
     if (!kept) return failure(kept);
-    const ShardId shard{.side = side, .replica = 0, .rank = rank};
-    Manifest manifest =
-        place(layout->model(), *kept, shard, size.ranks, RegionKind::host_private).manifest;
-    for (std::uint32_t replica = 0; replica < size.replicas * replicas; ++replica) {
-      manifest.shard.replica = replica;
-      manifests.push_back(manifest);
+    ShardId shard{.side = side, .replica = 0, .rank = rank};
+    const Manifest& manifest = members.manifests.emplace_back(
+        place(layout->model(), *kept, shard, size.ranks, RegionKind::host_private).manifest);
+    for (; shard.replica < size.replicas * replicas; ++shard.replica) {
+      members.participants.push_back({shard, &manifest});
     }
   }
   return {};
@@ -90,18 +98,29 @@ Result<void> add_manifests(const Model& model, const LayoutSpec& spec, Side side
 
 /// Makes of live weights and engines' memory, where values are kept differently, what is published
 /// and received. Types alone, which copies convert on their way, are left to them.
-Result<ConversionSides> convert(std::vector<Manifest>& manifests) {
+Result<ConversionSides> convert(Members& members) {
   const auto plain = [](const Manifest& manifest) { return manifest.encodings.empty(); };
-  if (std::all_of(manifests.begin(), manifests.end(), plain)) return ConversionSides{};
-  const auto first_rollout =
-      std::find_if(manifests.begin(), manifests.end(),
-                   [](const Manifest& one) { return one.shard.side == Side::rollout; });
-  auto sides =
-      choose_conversion_sides({manifests.begin(), first_rollout}, {first_rollout, manifests.end()});
+  if (std::all_of(members.manifests.begin(), members.manifests.end(), plain)) {
+    return ConversionSides{};
+  }
+  std::vector<Manifest> live;
+  std::vector<Manifest> engines;
+  for (const Manifest& manifest : members.manifests) {
+    (manifest.shard.side == Side::trainer ? live : engines).push_back(manifest);
+  }
+  auto sides = choose_conversion_sides(live, engines);
   if (!sides) return sides;
-  manifests = std::move(sides->published);
-  manifests.insert(manifests.end(), std::make_move_iterator(sides->received.begin()),
-                   std::make_move_iterator(sides->received.end()));
+  std::map<const Manifest*, const Manifest*> made;
+  std::size_t next = 0;
+  for (const Manifest& manifest : members.manifests) {
+    const bool source = next < sides->published.size();
+    made[&manifest] =
+        source ? &sides->published[next] : &sides->received[next - sides->published.size()];
+    ++next;
+  }
+  for (Participant& participant : members.participants) {
+    participant.manifest = made.at(participant.manifest);
+  }
   return sides;
 }
 
@@ -217,14 +236,14 @@ Result<void> run(const PlanArguments& arguments, Console& console) {
   if (!model) return failure(model);
 
   const std::chrono::nanoseconds start = console.clock.now();
-  std::vector<Manifest> manifests;
-  auto added = add_manifests(*model, *train, Side::trainer, 1, manifests);
+  Members members;
+  auto added = add_members(*model, *train, Side::trainer, 1, members);
   if (!added) return added;
-  added = add_manifests(*model, *rollout, Side::rollout, arguments.replicas, manifests);
+  added = add_members(*model, *rollout, Side::rollout, arguments.replicas, members);
   if (!added) return added;
-  const auto sides = convert(manifests);
+  const auto sides = convert(members);
   if (!sides) return failure(sides);
-  const auto plan = make_plan(manifests);
+  const auto plan = make_plan(members.participants);
   if (!plan) return failure(plan);
   PlanSummary summary = summary_of(*plan);
   summary.tensors_at_source = sides->tensors_at_source;

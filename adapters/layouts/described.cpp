@@ -224,7 +224,7 @@ class DescribedRank {
                                   runs.front().of + " " + text_of(first.shape) +
                                   ": rows of one tensor are equally wide");
       }
-      rows.push_back({.tensor = run.of, .rows = run.range});
+      rows.push_back({.tensor = index_.of(run.of), .rows = run.range});
       total += run.range.count;
     }
     if (tensor.parts.text.empty()) {
@@ -253,7 +253,7 @@ class DescribedRank {
                                   ": columns are of matrices, at least one and equally many, and "
                                   "of equally many rows");
       }
-      columns.push_back({.tensor = run.of, .columns = run.range});
+      columns.push_back({.tensor = index_.of(run.of), .columns = run.range});
     }
     if (tensor.cut == DescribedCut::columns && runs.size() > 1) {
       fail(runs.front().line, "columns of several tensors are a list: put it in [ ]");

@@ -38,7 +38,7 @@ Result<RankLayout> lay_out_rank(const TensorIndex& index, const LayoutSpec& spec
       continue;
     }
     const IndexRange kept = chunk_of(tensor.shape[0], ranks, rank);
-    builder.stack(tensor.name, {{.tensor = tensor.name, .rows = kept}});
+    builder.stack(tensor.name, {{.tensor = builder.of(tensor.name), .rows = kept}});
   }
   // Packed experts are a parameter like any other, whose dimension 0 counts experts.
   if (packed) {

@@ -97,16 +97,18 @@ std::vector<std::uint32_t> with_scales(const Model& quantized,
   return all;
 }
 
-}  // namespace
-
-Inventory inventory_without(const Model& model, const std::vector<std::uint32_t>& left_out) {
-  if (left_out.empty()) return inventory_of(model);
+/// All tensors but those that are left out.
+std::vector<const Tensor*> kept_tensors(const Model& model,
+                                        const std::vector<std::uint32_t>& left_out) {
   std::vector<const Tensor*> kept;
+  kept.reserve(model.tensors.size());
   for (std::uint32_t index = 0; index < model.tensors.size(); ++index) {
     if (!std::ranges::binary_search(left_out, index)) kept.push_back(&model.tensors[index]);
   }
-  return inventory_of(std::move(kept));
+  return kept;
 }
+
+}  // namespace
 
 Result<LayoutSize> size_of(const LayoutSpec& spec) {
   const auto engine = engine_named(spec.name);
@@ -123,7 +125,8 @@ struct Layout::Parts {
   LayoutSize size;
   TensorIndex index;
   std::vector<std::uint32_t> left_out;
-  Inventory inventory;
+  std::vector<std::uint32_t> empty = {};
+  Inventory inventory = {};
   std::optional<Model> quantized = {};
   std::vector<std::uint32_t> numbers = {};  ///< In `quantized` of each tensor.
 };
@@ -142,17 +145,22 @@ Result<Layout> Layout::of(const Model& model, const LayoutSpec& spec) {
   if (!size) return failure(size);
   if (auto known = check_model(**engine, model, *all); !known) return failure(known);
   std::vector<std::uint32_t> without = left_out(**engine, model, *all);
-  const Inventory inventory = inventory_without(model, without);
-  std::unique_ptr<Parts> parts(new Parts{*engine, *std::move(all), text_of(spec), *size,
-                                         TensorIndex(model), std::move(without), inventory});
+  auto parts = std::make_unique<Parts>(Parts{*engine, *std::move(all), text_of(spec), *size,
+                                             TensorIndex(model), std::move(without)});
   if (spec.quant) {
     auto made = quantized(model, *spec.quant);
     if (!made) return failure(made);
     parts->quantized = *std::move(made);
     parts->numbers = numbers_in(*parts->quantized, model);
     parts->left_out = with_scales(*parts->quantized, parts->numbers, parts->left_out);
-    parts->inventory = inventory_without(*parts->quantized, parts->left_out);
   }
+  const Model& placed = parts->quantized ? *parts->quantized : model;
+  std::vector<const Tensor*> kept = kept_tensors(placed, parts->left_out);
+  for (const Tensor* tensor : kept) {
+    if (element_count(tensor->shape) > 0) continue;
+    parts->empty.push_back(static_cast<std::uint32_t>(tensor - placed.tensors.data()));
+  }
+  parts->inventory = inventory_of(std::move(kept));
   return Layout(std::move(parts));
 }
 
@@ -177,6 +185,7 @@ Result<RankLayout> Layout::rank(std::uint32_t rank) const {
   }
   if (!layout) return layout;
   layout->left_out = parts_->left_out;
+  layout->empty = parts_->empty;
   layout->inventory = parts_->inventory;
   return layout;
 }

@@ -89,8 +89,9 @@ struct RankLayout {
   /// Canonical tensors that no rank of the layout keeps, sorted: indices into `Model::tensors`.
   /// They are all that belongs to some part of the model (its layers of MTP), or none of it.
   std::vector<std::uint32_t> left_out = {};
-  /// Of all other tensors; where it is absent, `place` works it out.
-  std::optional<Inventory> inventory = {};
+  /// Those of the others that have no elements, sorted: no piece shows that the layout has them.
+  std::vector<std::uint32_t> empty = {};
+  Inventory inventory = {};  ///< Of all tensors that are not left out.
 };
 
 /// How many ranks one replica of that layout has (the shards that hold one whole model), and how

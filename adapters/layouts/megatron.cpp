@@ -152,7 +152,7 @@ void add_mtp(RankBuilder& builder, const megatron::Rank& rank, const std::string
     const std::string canonical = layer_name(index);
     builder.whole(local + "enorm.weight", canonical + "enorm.weight");
     builder.whole(local + "hnorm.weight", canonical + "hnorm.weight");
-    builder.stack(local + "eh_proj.weight", {{.tensor = canonical + "eh_proj.weight",
+    builder.stack(local + "eh_proj.weight", {{.tensor = builder.of(canonical + "eh_proj.weight"),
                                               .rows = rank.tensor.of(rank.config.hidden_size)}});
     add_layer(builder, rank, local + "transformer_layer.", index);
     builder.whole(local + "final_layernorm.weight", canonical + "shared_head.norm.weight");

@@ -13,7 +13,8 @@ namespace {
 /// there are any, its key head and its value head, and the cut between two ranks may fall inside a
 /// head. In the checkpoint each gate is behind its own query head. `kind` is "weight" or "bias",
 /// which have the same rows.
-std::vector<RowRun> qkv_runs(const Rank& rank, const std::string& layer, const std::string& kind) {
+std::vector<RowRun> qkv_runs(const TensorIndex& index, const Rank& rank, const std::string& layer,
+                             const std::string& kind) {
   const ModelConfig& config = rank.config;
   const std::int64_t head = config.head_dim;
   const std::int64_t groups = config.num_key_value_heads;
@@ -26,7 +27,7 @@ std::vector<RowRun> qkv_runs(const Rank& rank, const std::string& layer, const s
     const std::int64_t first = std::max(at, kept.first);
     const std::int64_t end = std::min(at + rows.count, kept.end());
     if (first < end) {
-      runs.push_back(run_of(config, layer, projection, kind,
+      runs.push_back(run_of(index, layer, projection, kind,
                             {.first = rows.first + first - at, .count = end - first}));
     }
     at += rows.count;
@@ -61,17 +62,19 @@ void add_attention(RankBuilder& builder, const Rank& rank, const Layer& layer) {
   const std::string attention = layer.canonical + std::string(names.attention);
   const std::string output = attention + std::string(names.output);
   if (has_joint_experts(config)) {
-    builder.stack(
-        local + "core_attention.softmax_offset",
-        {{.tensor = attention + "sinks", .rows = rank.tensor.of(config.num_attention_heads)}});
+    builder.stack(local + "core_attention.softmax_offset",
+                  {{.tensor = builder.of(attention + "sinks"),
+                    .rows = rank.tensor.of(config.num_attention_heads)}});
   }
   builder.columns(local + "linear_proj.weight", output + ".weight",
                   rank.tensor.of(config.num_attention_heads * config.head_dim));
   if (config.output_bias) builder.whole(local + "linear_proj.bias", output + ".bias");
   builder.whole(local + "linear_qkv.layer_norm_weight", layer.canonical + "input_layernorm.weight");
-  builder.stack(local + "linear_qkv.weight", qkv_runs(rank, layer.canonical, "weight"));
+  builder.stack(local + "linear_qkv.weight",
+                qkv_runs(builder.index(), rank, layer.canonical, "weight"));
   if (config.qkv_bias) {
-    builder.stack(local + "linear_qkv.bias", qkv_runs(rank, layer.canonical, "bias"));
+    builder.stack(local + "linear_qkv.bias",
+                  qkv_runs(builder.index(), rank, layer.canonical, "bias"));
   }
   if (config.qk_norm) {
     builder.whole(local + "q_layernorm.weight",
@@ -90,7 +93,7 @@ void add_latent_attention(RankBuilder& builder, const Rank& rank, const Layer& l
   const std::string attention = layer.canonical + "self_attn.";
   const auto heads_of = [&](const std::string& name, const std::string& tensor,
                             std::int64_t head_rows) {
-    builder.stack(local + name + ".weight", {{.tensor = attention + tensor + ".weight",
+    builder.stack(local + name + ".weight", {{.tensor = builder.of(attention + tensor + ".weight"),
                                               .rows = rank.tensor.of(heads * head_rows)}});
   };
   const auto whole = [&](const std::string& name, const std::string& tensor) {

@@ -42,7 +42,7 @@ void add_delta_net(RankBuilder& builder, const Rank& rank, const Layer& layer) {
   const std::string there = layer.canonical + "linear_attn.";
   for (const char* name : {"dt_bias", "A_log"}) {
     builder.stack(local + name,
-                  {{.tensor = there + name, .rows = rank.tensor.of(net.value_heads)}});
+                  {{.tensor = builder.of(there + name), .rows = rank.tensor.of(net.value_heads)}});
   }
   builder.whole(local + "in_proj.layer_norm_weight", layer.canonical + "input_layernorm.weight");
   const IndexRange groups = rank.tensor.of(net.key_heads);
@@ -50,14 +50,14 @@ void add_delta_net(RankBuilder& builder, const Rank& rank, const Layer& layer) {
   for (const Output& output : outputs_of(net)) {
     for (std::int64_t group = groups.first; group < groups.end(); ++group) {
       projection.push_back(
-          {.tensor = there + output.tensor,
+          {.tensor = builder.of(there + output.tensor),
            .rows = {.first = group * output.group_rows + output.first, .count = output.rows}});
     }
   }
   builder.stack(local + "in_proj.weight", projection);
   const auto convolved = [&](std::int64_t first, std::int64_t rows) {
     const IndexRange kept = rank.tensor.of(rows);
-    return RowRun{.tensor = there + "conv1d.weight",
+    return RowRun{.tensor = builder.of(there + "conv1d.weight"),
                   .rows = {.first = first + kept.first, .count = kept.count}};
   };
   builder.stack(local + "conv1d.weight",

@@ -1,5 +1,6 @@
 // Megatron-Core's MLPs: [gate; up] of plain ones, of experts and of shared experts.
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,10 +12,8 @@ namespace weir::megatron {
 namespace {
 
 /// [gate; up] of those rows of an MLP, or blocks of `interleave` rows of either in turn.
-std::vector<RowRun> fc1_runs(const std::string& mlp, const std::string& kind, IndexRange kept,
-                             std::int64_t interleave) {
-  const std::string gate = mlp + "gate_proj." + kind;
-  const std::string up = mlp + "up_proj." + kind;
+std::vector<RowRun> fc1_runs(std::uint32_t gate, std::uint32_t up, IndexRange kept,
+                             std::int64_t interleave = 0) {
   if (interleave == 0) return {{.tensor = gate, .rows = kept}, {.tensor = up, .rows = kept}};
   WEIR_ASSERT(kept.count % interleave == 0);
   std::vector<RowRun> runs;
@@ -75,11 +74,12 @@ void add_joint(RankBuilder& builder, const Rank& rank, const ExpertTensor& tenso
 void add_expert(RankBuilder& builder, const Rank& rank, const ExpertTensor& tensor) {
   if (has_joint_experts(rank.config)) return add_joint(builder, rank, tensor);
   const IndexRange kept = rank.expert_tensor.of(rank.config.experts.intermediate_size);
-  const std::string expert = tensor.layer + "mlp.experts." + std::to_string(tensor.expert) + ".";
+  const GatedMlp& expert =
+      builder.index().experts(tensor.layer)[static_cast<std::size_t>(tensor.expert)];
   if (tensor.down) {
-    builder.columns(tensor.name, expert + "down_proj.weight", kept);
+    builder.columns(tensor.name, expert.down, kept);
   } else {
-    builder.stack(tensor.name, fc1_runs(expert, "weight", kept, rank.glu_interleave));
+    builder.stack(tensor.name, fc1_runs(expert.gate, expert.up, kept, rank.glu_interleave));
   }
 }
 
@@ -124,7 +124,9 @@ void add_mlp(RankBuilder& builder, const Rank& rank, const Layer& layer) {
   const IndexRange kept = rank.tensor.of(rank.config.intermediate_size);
   const std::string mlp = layer.canonical + "mlp.";
   const auto fc1 = [&](const std::string& kind) {
-    builder.stack(layer.local + "mlp.linear_fc1." + kind, fc1_runs(mlp, kind, kept, 0));
+    builder.stack(
+        layer.local + "mlp.linear_fc1." + kind,
+        fc1_runs(builder.of(mlp + "gate_proj." + kind), builder.of(mlp + "up_proj." + kind), kept));
   };
   builder.whole(layer.local + "mlp.linear_fc1.layer_norm_weight",
                 layer.canonical + "post_attention_layernorm.weight");
@@ -152,14 +154,14 @@ void add_experts(RankBuilder& builder, const Rank& rank, const Layer& layer) {
   }
   add_routed(builder, rank, mlp + "experts.", layer.canonical);
   if (experts.shared_intermediate_size == 0) return;
-  const std::string shared = layer.canonical + std::string(names.shared_experts);
+  const GatedMlp shared = builder.index().mlp(layer.canonical + std::string(names.shared_experts));
   const IndexRange kept = rank.tensor.of(experts.shared_intermediate_size);
   if (!names.shared_gate.empty()) {
     builder.whole(mlp + "shared_experts.gate_weight",
                   layer.canonical + std::string(names.shared_gate));
   }
-  builder.stack(mlp + "shared_experts.linear_fc1.weight", fc1_runs(shared, "weight", kept, 0));
-  builder.columns(mlp + "shared_experts.linear_fc2.weight", shared + "down_proj.weight", kept);
+  builder.stack(mlp + "shared_experts.linear_fc1.weight", fc1_runs(shared.gate, shared.up, kept));
+  builder.columns(mlp + "shared_experts.linear_fc2.weight", shared.down, kept);
 }
 
 }  // namespace weir::megatron

@@ -1,5 +1,7 @@
 #include "adapters/layouts/internal/packed_experts.hpp"
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,20 +23,21 @@ void add_packed_experts(RankBuilder& builder, const ModelConfig& config, IndexRa
   const std::int64_t width = config.experts.intermediate_size;
   for (std::int64_t index = 0; index < config.num_hidden_layers + config.mtp_layers; ++index) {
     if (!has_experts(config, index)) continue;
-    const std::string prefix = layer_name(index) + "mlp.experts.";
+    const std::string layer = layer_name(index);
+    const std::span<const GatedMlp> all = builder.index().experts(layer);
     std::vector<RowRun> gate_up;
     std::vector<ColumnRun> down;
     // A rank without experts still has the shapes of the rest, which expert 0 gives.
     const std::int64_t last = std::max<std::int64_t>(experts.end(), experts.first + 1);
     for (std::int64_t i = experts.first; i < last; ++i) {
-      const std::string expert = prefix + std::to_string(experts.count == 0 ? 0 : i) + ".";
-      gate_up.push_back({.tensor = expert + "gate_proj.weight", .rows = {.count = width}});
-      gate_up.push_back({.tensor = expert + "up_proj.weight", .rows = {.count = width}});
-      down.push_back({.tensor = expert + "down_proj.weight", .columns = {.count = width}});
+      const GatedMlp& expert = all[experts.count == 0 ? 0 : static_cast<std::size_t>(i)];
+      gate_up.push_back({.tensor = expert.gate, .rows = {.count = width}});
+      gate_up.push_back({.tensor = expert.up, .rows = {.count = width}});
+      down.push_back({.tensor = expert.down, .columns = {.count = width}});
     }
-    builder.stack_parts(prefix + "gate_up_proj", std::ssize(down), gate_up);
+    builder.stack_parts(layer + "mlp.experts.gate_up_proj", std::ssize(down), gate_up);
     if (experts.count == 0) builder.empty_last();
-    builder.stack_columns(prefix + "down_proj", down);
+    builder.stack_columns(layer + "mlp.experts.down_proj", down);
     if (experts.count == 0) builder.empty_last();
   }
 }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "adapters/layouts/internal/engines.hpp"
 #include "adapters/layouts/layout.hpp"
 #include "runtime/assert.hpp"
 
@@ -13,30 +12,33 @@ constexpr std::uint64_t alignment_bytes = 256;
 
 constexpr std::uint32_t nowhere = std::numeric_limits<std::uint32_t>::max();
 
-/// The manifest's table of tensors while it grows.
-class TensorTable {
- public:
-  TensorTable(const Model& model, std::vector<Tensor>& tensors)
-      : model_(model), tensors_(tensors), places_(model.tensors.size(), nowhere) {}
-
-  /// The place of a canonical tensor in the manifest, where this shard keeps it as `type`.
-  std::uint32_t place_of(std::uint32_t canonical, ElementType type) {
-    WEIR_ASSERT(canonical < places_.size());
-    std::uint32_t& place = places_[canonical];
-    if (place == nowhere) {
-      place = static_cast<std::uint32_t>(tensors_.size());
-      tensors_.push_back(model_.tensors[canonical]);
-      tensors_.back().type = type;
-    }
-    WEIR_ASSERT(tensors_[place].type == type);
-    return place;
+/// By canonical tensor: its place in the manifest, or nowhere. The manifest lists tensors in the
+/// model's order, whatever the engine's, so that shards of one model list what they share alike.
+std::vector<std::uint32_t> list_tensors(const Model& model, const RankLayout& layout,
+                                        std::vector<Tensor>& tensors) {
+  // First each kept tensor's type, then its place.
+  std::vector<std::uint32_t> places(model.tensors.size(), nowhere);
+  std::size_t count = 0;
+  const auto keep = [&](std::uint32_t canonical, ElementType type) {
+    WEIR_ASSERT(canonical < places.size());
+    const auto kept = static_cast<std::uint32_t>(type);
+    WEIR_ASSERT(places[canonical] == nowhere || places[canonical] == kept);
+    if (places[canonical] == nowhere) ++count;
+    places[canonical] = kept;
+  };
+  for (const LocalTensor& local : layout.tensors) {
+    for (const LocalPiece& piece : local.pieces) keep(piece.tensor, local.type);
   }
-
- private:
-  const Model& model_;
-  std::vector<Tensor>& tensors_;
-  std::vector<std::uint32_t> places_;
-};
+  for (const std::uint32_t tensor : layout.empty) keep(tensor, model.tensors[tensor].type);
+  tensors.reserve(count);
+  for (std::uint32_t canonical = 0; canonical < places.size(); ++canonical) {
+    if (places[canonical] == nowhere) continue;
+    tensors.push_back(model.tensors[canonical]);
+    tensors.back().type = static_cast<ElementType>(places[canonical]);
+    places[canonical] = static_cast<std::uint32_t>(tensors.size() - 1);
+  }
+  return places;
+}
 
 Piece piece_in_bytes(const LocalPiece& local, std::uint32_t tensor, std::uint64_t tensor_offset,
                      std::size_t element_bytes) {
@@ -67,26 +69,23 @@ PlacedShard place(const Model& model, const RankLayout& layout, const ShardId& s
   Manifest& manifest = placement.manifest;
   manifest.shard = shard;
   manifest.replica_ranks = replica_ranks;
-  manifest.inventory =
-      layout.inventory ? *layout.inventory : inventory_without(model, layout.left_out);
+  manifest.inventory = layout.inventory;
   manifest.aliases = model.aliases;
   manifest.encodings = model.encodings;
-  TensorTable table(model, manifest.tensors);
+  const std::vector<std::uint32_t> places = list_tensors(model, layout, manifest.tensors);
+  std::size_t pieces = 0;
+  for (const LocalTensor& local : layout.tensors) pieces += local.pieces.size();
+  manifest.pieces.reserve(pieces);
+  placement.offsets.reserve(layout.tensors.size());
   std::uint64_t end = 0;
   for (const LocalTensor& local : layout.tensors) {
     placement.offsets.push_back(end);
     for (const LocalPiece& piece : local.pieces) {
-      const std::uint32_t tensor = table.place_of(piece.tensor, local.type);
+      const std::uint32_t tensor = places[piece.tensor];
       if (local.less_one) manifest.tensors[tensor].encoding = less_one_of(manifest.encodings);
       manifest.pieces.push_back(piece_in_bytes(piece, tensor, end, size_of(local.type)));
     }
     end += (bytes_of(local) + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
-  }
-  // A tensor without elements has no piece anywhere, and yet the model has it.
-  for (std::uint32_t index = 0; index < model.tensors.size(); ++index) {
-    const Tensor& tensor = model.tensors[index];
-    if (std::ranges::binary_search(layout.left_out, index)) continue;
-    if (element_count(tensor.shape) == 0) table.place_of(index, tensor.type);
   }
   // A region can't be empty, not even that of a rank that keeps nothing.
   placement.region_bytes = std::max(end, alignment_bytes);

@@ -57,16 +57,17 @@ void add_attention(RankBuilder& builder, const Rank& rank, const std::string& lo
   const std::string fused =
       here + (names.fused_qkv.empty() ? "qkv_proj" : std::string(names.fused_qkv)) + ".";
   const auto merged = [&](const std::string& kind) {
-    builder.stack(fused + kind, {run_of(config, layer, Projection::query, kind, query),
-                                 run_of(config, layer, Projection::key, kind, key_value),
-                                 run_of(config, layer, Projection::value, kind, key_value)});
+    builder.stack(fused + kind,
+                  {run_of(builder.index(), layer, Projection::query, kind, query),
+                   run_of(builder.index(), layer, Projection::key, kind, key_value),
+                   run_of(builder.index(), layer, Projection::value, kind, key_value)});
   };
   const auto whole = [&](std::string_view module, const char* kind) {
     const std::string name = std::string(module) + kind;
     builder.whole(here + name, there + name);
   };
   if (has_joint_experts(config)) {
-    builder.stack(here + "sinks", {{.tensor = there + "sinks", .rows = heads}});
+    builder.stack(here + "sinks", {{.tensor = builder.of(there + "sinks"), .rows = heads}});
   }
   const std::string output = std::string(names.output) + ".weight";
   merged("weight");
@@ -89,16 +90,18 @@ void add_latent_attention(RankBuilder& builder, const Rank& rank, const std::str
   const std::string there = layer + "self_attn.";
   const auto whole = [&](const char* name) { builder.whole(here + name, there + name); };
   const auto heads_of = [&](const char* name, std::int64_t head_rows) {
-    builder.stack(here + name, {{.tensor = there + name, .rows = rows_of(heads, head_rows)}});
+    builder.stack(here + name,
+                  {{.tensor = builder.of(there + name), .rows = rows_of(heads, head_rows)}});
   };
   if (latent.q_lora_rank == 0) {
     whole("kv_a_proj_with_mqa.weight");
     heads_of("q_proj.weight", config.head_dim);
   } else {
     const std::int64_t kv_rows = latent.kv_lora_rank + latent.qk_rope_head_dim;
-    builder.stack(here + std::string(rank.names.latent_down) + ".weight",
-                  {{.tensor = there + "q_a_proj.weight", .rows = {.count = latent.q_lora_rank}},
-                   {.tensor = there + "kv_a_proj_with_mqa.weight", .rows = {.count = kv_rows}}});
+    builder.stack(
+        here + std::string(rank.names.latent_down) + ".weight",
+        {{.tensor = builder.of(there + "q_a_proj.weight"), .rows = {.count = latent.q_lora_rank}},
+         {.tensor = builder.of(there + "kv_a_proj_with_mqa.weight"), .rows = {.count = kv_rows}}});
     whole("q_a_layernorm.weight");
     heads_of("q_b_proj.weight", config.head_dim);
   }
@@ -120,11 +123,12 @@ void add_delta_net(RankBuilder& builder, const Rank& rank, const std::string& lo
   const std::string here = local + "linear_attn.";
   const std::string there = layer + "linear_attn.";
   const auto part = [&](const char* name, std::int64_t rows) {
-    builder.stack(here + name, {{.tensor = there + name, .rows = rank.attention.of(rows)}});
+    builder.stack(here + name,
+                  {{.tensor = builder.of(there + name), .rows = rank.attention.of(rows)}});
   };
   const auto from = [&](std::int64_t first, std::int64_t rows) {
     const IndexRange kept = rank.attention.of(rows);
-    return RowRun{.tensor = there + "conv1d.weight",
+    return RowRun{.tensor = builder.of(there + "conv1d.weight"),
                   .rows = {.first = first + kept.first, .count = kept.count}};
   };
   part("dt_bias", net.value_heads);

@@ -1,8 +1,8 @@
 // MLPs of engines that generate: [gate; up], and experts stacked into w13 and w2.
 
 #include <algorithm>
+#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "adapters/layouts/internal/expert_maps.hpp"
@@ -12,9 +12,9 @@
 namespace weir::serving {
 namespace {
 
-/// The MLP in a slot: where its names begin, and where its rows do in those tensors.
+/// The MLP in a slot, and where its rows begin in those tensors.
 struct Slot {
-  std::string mlp;
+  GatedMlp mlp;
   std::int64_t first_row = 0;
 };
 
@@ -22,15 +22,18 @@ const std::vector<std::int64_t>& experts_in(const Rank& rank, std::int64_t index
   return rank.slots[static_cast<std::size_t>(index - rank.config.experts.first_layer)];
 }
 
-std::vector<Slot> slots_in(const Rank& rank, std::int64_t index) {
+std::vector<Slot> slots_in(const TensorIndex& tensors, const Rank& rank, std::int64_t index) {
   const ExpertsConfig& experts = rank.config.experts;
   const std::string layer = layer_name(index);
+  const std::span<const GatedMlp> routed = tensors.experts(layer);
+  const std::vector<std::int64_t>& here = experts_in(rank, index);
   std::vector<Slot> slots;
-  for (const std::int64_t expert : experts_in(rank, index)) {
-    slots.push_back({layer + "mlp.experts." + std::to_string(expert) + ".", 0});
+  slots.reserve(here.size());
+  for (const std::int64_t expert : here) {
+    slots.push_back({routed[static_cast<std::size_t>(expert)], 0});
   }
   if (!rank.fused_shared) return slots;
-  const std::string shared = layer + std::string(names_of(rank.config).shared_experts);
+  const GatedMlp shared = tensors.mlp(layer + std::string(names_of(rank.config).shared_experts));
   for (std::int64_t row = 0; row < experts.shared_intermediate_size;
        row += experts.intermediate_size) {
     slots.push_back({shared, row});
@@ -43,15 +46,15 @@ void add_stacked(RankBuilder& builder, const Rank& rank, const std::string& loca
                  const std::vector<Slot>& slots) {
   const IndexRange kept = rank.expert_rows.of(rank.config.experts.intermediate_size);
   std::vector<RowRun> runs;
+  runs.reserve(2 * slots.size());
   std::vector<ColumnRun> columns;
+  columns.reserve(slots.size());
   for (const Slot& slot : slots) {
     const IndexRange own{.first = slot.first_row + kept.first, .count = kept.count};
-    RowRun gate{.tensor = slot.mlp + "gate_proj.weight", .rows = own};
-    RowRun up{.tensor = slot.mlp + "up_proj.weight", .rows = own};
-    if (rank.up_first) std::swap(gate, up);
-    runs.push_back(std::move(gate));
-    runs.push_back(std::move(up));
-    columns.push_back({.tensor = slot.mlp + "down_proj.weight", .columns = own});
+    const auto [gate, up, down] = slot.mlp;
+    runs.push_back({.tensor = rank.up_first ? up : gate, .rows = own});
+    runs.push_back({.tensor = rank.up_first ? gate : up, .rows = own});
+    columns.push_back({.tensor = down, .columns = own});
   }
   builder.stack_parts(local + "w13_weight", std::ssize(slots), runs);
   builder.stack_columns(local + "w2_weight", columns);
@@ -136,8 +139,8 @@ void add_mlp(RankBuilder& builder, const Rank& rank, const std::string& local,
   const IndexRange kept = rank.mlp.of(width);
   const auto merged = [&](const std::string& kind) {
     builder.stack(local + "gate_up_proj." + kind,
-                  {{.tensor = mlp + "gate_proj." + kind, .rows = kept},
-                   {.tensor = mlp + "up_proj." + kind, .rows = kept}});
+                  {{.tensor = builder.of(mlp + "gate_proj." + kind), .rows = kept},
+                   {.tensor = builder.of(mlp + "up_proj." + kind), .rows = kept}});
   };
   merged("weight");
   if (rank.config.mlp_bias) merged("bias");
@@ -173,7 +176,7 @@ void add_experts(RankBuilder& builder, const Rank& rank, const std::string& loca
   if (experts.shared_intermediate_size > 0 && !names.shared_gate.empty()) {
     builder.whole(name(local, names.shared_gate), name(layer, names.shared_gate));
   }
-  const std::vector<Slot> slots = slots_in(rank, index);
+  const std::vector<Slot> slots = slots_in(builder.index(), rank, index);
   // A rank beyond the last expert keeps none.
   if (!slots.empty()) add_stacked(builder, rank, name(local, rank.names.experts), slots);
 }

@@ -4,9 +4,6 @@
 #include <array>
 #include <string>
 #include <utility>
-
-#include "runtime/internal/quoted.hpp"
-
 namespace weir::internal {
 namespace {
 
@@ -39,9 +36,12 @@ struct Record {
 
 /// The dimension along which the boxes have the most distinct starts; the first of equals.
 int main_dim_of(std::span<const Record> records, std::vector<std::int64_t>& scratch) {
+  const Dims& first = records.front().box->start;
   int main_dim = 0;
-  std::size_t most = 0;
-  for (int dim = 0; dim < records.front().box->start.rank(); ++dim) {
+  std::size_t most = 1;
+  for (int dim = 0; dim < first.rank(); ++dim) {
+    const auto starts_alike = [&](const Record& r) { return r.box->start[dim] == first[dim]; };
+    if (std::all_of(records.begin(), records.end(), starts_alike)) continue;
     scratch.clear();
     for (const Record& record : records) scratch.push_back(record.box->start[dim]);
     std::sort(scratch.begin(), scratch.end());
@@ -57,12 +57,14 @@ int main_dim_of(std::span<const Record> records, std::vector<std::int64_t>& scra
 
 }  // namespace
 
-BoxIndex::BoxIndex(const Roster& roster, const Pattern& pattern, const PatternTensors& tensors) {
+BoxIndex::BoxIndex(const Roster& roster, const Pattern& pattern, const PatternTensors& tensors,
+                   const std::vector<bool>& wanted) {
   // Records by tensor, each tensor's by rank and piece: counted first, then put in place.
   std::vector<std::uint32_t> next(tensors.listed.size() + 1);
   for (std::uint32_t rank = 0; rank < pattern.ranks; ++rank) {
     for (const Piece& piece : roster.model_of(pattern, rank).pieces) {
-      ++next[tensors.numbers[rank][piece.tensor] + 1];
+      const TensorNumber tensor = tensors.numbers[rank][piece.tensor];
+      if (wanted[tensor]) ++next[tensor + 1];
     }
   }
   for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
@@ -72,6 +74,7 @@ BoxIndex::BoxIndex(const Roster& roster, const Pattern& pattern, const PatternTe
     for (std::uint32_t i = 0; i < manifest.pieces.size(); ++i) {
       const Piece& piece = manifest.pieces[i];
       const TensorNumber tensor = tensors.numbers[rank][piece.tensor];
+      if (!wanted[tensor]) continue;
       const ElementType type = manifest.tensors[piece.tensor].type;
       records[next[tensor]++] = {tensor, {rank, i, type}, &piece.box};
     }
@@ -87,11 +90,14 @@ BoxIndex::BoxIndex(const Roster& roster, const Pattern& pattern, const PatternTe
     Range& range = ranges_[tensor];
     range.begin = static_cast<std::uint32_t>(entries_.size());
     range.main_dim = main_dim_of(group, scratch);
-    std::sort(group.begin(), group.end(), [dim = range.main_dim](const Record& a, const Record& b) {
+    const auto before = [dim = range.main_dim](const Record& a, const Record& b) {
       if (a.box->start[dim] != b.box->start[dim]) return a.box->start[dim] < b.box->start[dim];
       if (const auto order = *a.box <=> *b.box; order != 0) return order < 0;
       return std::pair(a.holder.rank, a.holder.piece) < std::pair(b.holder.rank, b.holder.piece);
-    });
+    };
+    if (!std::is_sorted(group.begin(), group.end(), before)) {
+      std::sort(group.begin(), group.end(), before);
+    }
     std::int64_t reach = 0;
     for (const Record& record : group) {
       if (entries_.size() == range.begin || entries_.back().box != *record.box) {
@@ -205,6 +211,34 @@ class BoxIndex::Cutter {
   std::optional<Box> hole_;
 };
 
+bool BoxIndex::cut_along(int dim, std::uint32_t begin, std::uint32_t end, const Box& box,
+                         Cover& cover) const {
+  if (end == begin + 1 && contains(entries_[begin].box, box)) {
+    cover.entries.push_back(begin);
+    cover.parts.push_back({box, 0, 1});
+    return true;
+  }
+  if (box.start.rank() == 0 || end - begin > cover_parts_max) return false;
+  Box part = box;  // What the entry at hand holds of the box; then what is left behind it.
+  const std::int64_t box_end = box.start[dim] + box.extent[dim];
+  for (std::uint32_t entry = begin; entry < end; ++entry) {
+    const Box& held = entries_[entry].box;
+    const std::int64_t held_end = held.start[dim] + held.extent[dim];
+    const bool meets =
+        entry == begin ? held.start[dim] <= part.start[dim] : held.start[dim] == part.start[dim];
+    part.extent[dim] = std::min(held_end, box_end) - part.start[dim];
+    if (!meets || part.extent[dim] <= 0 || !contains(held, part)) break;
+    const auto place = static_cast<std::uint32_t>(cover.entries.size());
+    cover.entries.push_back(entry);
+    cover.parts.push_back({part, place, place + 1});
+    part.start[dim] += part.extent[dim];
+    if (entry + 1 == end && part.start[dim] == box_end) return true;
+  }
+  cover.entries.clear();
+  cover.parts.clear();
+  return false;
+}
+
 Result<std::optional<Box>> BoxIndex::cover(TensorNumber tensor, const Box& box,
                                            Cover& cover) const {
   cover.parts.clear();
@@ -225,11 +259,7 @@ Result<std::optional<Box>> BoxIndex::cover(TensorNumber tensor, const Box& box,
     end = static_cast<std::uint32_t>(
         std::partition_point(first + begin, first + range.end, starts_before) - first);
   }
-  if (end == begin + 1 && contains(entries_[begin].box, box)) {
-    cover.entries.push_back(begin);
-    cover.parts.push_back({box, 0, 1});
-    return std::nullopt;
-  }
+  if (cut_along(range.main_dim, begin, end, box, cover)) return std::nullopt;
   cover.candidates.clear();
   for (std::uint32_t entry = begin; entry < end; ++entry) {
     if (meet(entries_[entry].box, box)) cover.candidates.push_back(entry);
@@ -240,28 +270,6 @@ Result<std::optional<Box>> BoxIndex::cover(TensorNumber tensor, const Box& box,
   return failure(ErrorCode::refused, "its pieces cut each other into more than " +
                                          std::to_string(cover_parts_max) +
                                          " parts: describe it by fewer, larger pieces");
-}
-
-Result<void> check_whole(const Roster& roster, const Pattern& pattern, const Catalog& catalog,
-                         const PatternTensors& tensors, const BoxIndex& index) {
-  Cover cover;
-  for (TensorNumber tensor = 0; tensor < tensors.listed.size(); ++tensor) {
-    if (!tensors.has(tensor)) continue;
-    const Dims& shape = tensors.listed[tensor]->shape;
-    if (element_count(shape) == 0) continue;
-    const auto hole = index.cover(tensor, Box::whole(shape), cover);
-    if (hole && !*hole) continue;
-    const std::string name = quoted(catalog.names[tensor]);
-    const std::string replica = text_of_replica(roster.model_of(pattern, 0).shard);
-    if (!hole) {
-      return failure(hole.error().code, name + " at " + replica + ": " + hole.error().text);
-    }
-    return failure(ErrorCode::invalid, "hole: no shard of " + replica + " has " + text_of(**hole) +
-                                           " of " + name + " " + text_of(shape) +
-                                           ": add the missing piece to one of its " +
-                                           std::to_string(pattern.ranks) + " manifests");
-  }
-  return {};
 }
 
 }  // namespace weir::internal

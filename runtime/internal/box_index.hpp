@@ -1,5 +1,5 @@
 #pragma once
-// The boxes in which a pattern's shards hold each tensor, indexed, and the proof of coverage.
+// The boxes in which a pattern's shards hold each tensor, indexed.
 
 #include <cstdint>
 #include <optional>
@@ -38,7 +38,9 @@ struct Cover {
 /// Immutable once built. Borrows nothing.
 class BoxIndex {
  public:
-  BoxIndex(const Roster& roster, const Pattern& pattern, const PatternTensors& tensors);
+  /// `wanted`: by tensor number, whether to index it.
+  BoxIndex(const Roster& roster, const Pattern& pattern, const PatternTensors& tensors,
+           const std::vector<bool>& wanted);
 
   /// Writes to `cover` how the indexed boxes of `tensor` cover `box` (not empty). Returns a box
   /// within it that none of them covers, if there is one; the cover is then undefined.
@@ -69,6 +71,12 @@ class BoxIndex {
 
   class Cutter;
 
+  /// Where the entries from `begin` to `end` cut `box` into one part each, one behind the other
+  /// along `dim`, as those of nearly every layout do: writes them to the empty `cover`, as `Cutter`
+  /// would with more pains. Else returns false and leaves it empty.
+  bool cut_along(int dim, std::uint32_t begin, std::uint32_t end, const Box& box,
+                 Cover& cover) const;
+
   std::vector<Range> ranges_;  ///< By tensor number.
   std::vector<Entry> entries_;
   /// By entry: the largest end along the main dimension among it and those before it.
@@ -78,10 +86,5 @@ class BoxIndex {
 
 /// Enough for any layout: a tensor cut by rows among 4096 shards and by columns among 16.
 inline constexpr std::size_t cover_parts_max = std::size_t{1} << 16;
-
-/// Proves that the pattern's shards together hold the whole of every tensor that they list.
-/// Errors (`invalid`): a hole, by tensor, box and replica.
-Result<void> check_whole(const Roster& roster, const Pattern& pattern, const Catalog& catalog,
-                         const PatternTensors& tensors, const BoxIndex& index);
 
 }  // namespace weir::internal

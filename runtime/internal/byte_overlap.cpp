@@ -222,8 +222,10 @@ Result<std::vector<std::uint32_t>> disjoint_order(const Manifest& manifest,
   const auto key = [&](const Span& span) {
     return std::tie(span.region, span.begin, span.end, manifest.pieces[span.piece].box);
   };
-  std::sort(spans.begin(), spans.end(),
-            [&](const Span& a, const Span& b) { return key(a) < key(b); });
+  const auto before = [&](const Span& a, const Span& b) { return key(a) < key(b); };
+  if (!std::is_sorted(spans.begin(), spans.end(), before)) {
+    std::sort(spans.begin(), spans.end(), before);
+  }
   if (auto good = check_disjoint(manifest, spans, steps_left); !good) return failure(good);
   std::vector<std::uint32_t> order;
   order.reserve(spans.size());

@@ -1,6 +1,7 @@
 #include "runtime/internal/catalog.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -69,6 +70,7 @@ class CatalogMaker {
       party.tensors->types.resize(catalog_.names.size());
       party.tensors->encodings.resize(catalog_.names.size());
     }
+    sort_by_name();
     for (const Party& party : parties_) {
       if (auto good = check_aliases(party); !good) return failure(good);
       if (auto good = check_inventory(party); !good) return failure(good);
@@ -86,11 +88,20 @@ class CatalogMaker {
   }
 
  private:
+  /// Shards list tensors in much the same order, so that most come behind the one that they came
+  /// behind before, and need not be looked up.
   TensorNumber number_of(std::string_view name) {
+    if (last_ != none && next_[last_] != none && catalog_.names[next_[last_]] == name) {
+      return last_ = next_[last_];
+    }
     const auto [place, is_new] =
         numbers_.try_emplace(name, static_cast<TensorNumber>(catalog_.names.size()));
-    if (is_new) catalog_.names.push_back(name);
-    return place->second;
+    if (is_new) {
+      catalog_.names.push_back(name);
+      next_.push_back(none);
+    }
+    if (last_ != none) next_[last_] = place->second;
+    return last_ = place->second;
   }
 
   [[nodiscard]] const Manifest& model_of(const Party& party, std::uint32_t rank) const {
@@ -168,6 +179,14 @@ class CatalogMaker {
     }
   }
 
+  void sort_by_name() {
+    by_name_.resize(catalog_.names.size());
+    std::iota(by_name_.begin(), by_name_.end(), 0);
+    std::sort(by_name_.begin(), by_name_.end(), [&](TensorNumber a, TensorNumber b) {
+      return catalog_.names[a] < catalog_.names[b];
+    });
+  }
+
   Result<void> check_aliases(const Party& party) {
     for (const Alias& alias : model_of(party, 0).aliases) {
       if (party.tensors->has(number_of(alias.name))) {
@@ -184,8 +203,8 @@ class CatalogMaker {
 
   Result<void> check_inventory(const Party& party) {
     std::vector<const Tensor*> listed;
-    for (const Tensor* tensor : party.tensors->listed) {
-      if (tensor != nullptr) listed.push_back(tensor);
+    for (const TensorNumber tensor : by_name_) {
+      if (party.tensors->has(tensor)) listed.push_back(party.tensors->listed[tensor]);
     }
     const std::size_t count = listed.size();
     const Inventory& stated = model_of(party, 0).inventory;
@@ -355,6 +374,7 @@ class CatalogMaker {
                        ": convert it on one side, as runtime/conversion.hpp says");
       }
       const unsigned kept = trainer.tensors->types[source];
+      if (kept == wanted && std::has_single_bit(kept)) continue;
       for (int from = 0; from < element_type_count; ++from) {
         for (int to = 0; to < element_type_count; ++to) {
           const auto source_type = static_cast<ElementType>(from);
@@ -377,6 +397,9 @@ class CatalogMaker {
   Catalog catalog_;
   std::vector<Party> parties_;
   std::unordered_map<std::string_view, TensorNumber> numbers_;
+  std::vector<TensorNumber> next_;  ///< By number: the one numbered behind it last.
+  TensorNumber last_ = none;        ///< The one numbered last.
+  std::vector<TensorNumber> by_name_;
   std::vector<TensorNumber> group_;
   std::vector<bool> at_trainers_;
   std::vector<TensorNumber> source_of_group_;

@@ -13,7 +13,7 @@ namespace {
 
 /// The slack is this share of the bytes that a trainer shard serves on average: it bounds how far
 /// from level the sources end, and long runs of copies that can be joined still fit into it.
-constexpr std::uint64_t slack_divisor = 64;
+constexpr std::uint64_t slack_divisor = 32;
 /// Parts are shared out in shares of at least this many bytes: shorter copies cost more than a
 /// better balance gains.
 constexpr std::uint64_t share_bytes_min = std::uint64_t{1} << 20;
@@ -45,6 +45,8 @@ CopyWriter::CopyWriter(const Roster& roster, const Catalog& catalog,
       pattern_of_(roster.trainer_count),
       last_(roster.trainer_count) {
   for (std::uint32_t pattern = 0; pattern < roster.trainers.size(); ++pattern) {
+    const std::size_t ranks = roster.trainers[pattern].ranks;
+    forced_bytes_.resize(std::max(forced_bytes_.size(), ranks));
     for (const std::uint32_t first : roster.trainers[pattern].replicas) {
       std::fill_n(pattern_of_.begin() + first, roster.trainers[pattern].ranks, pattern);
     }
@@ -57,27 +59,34 @@ Result<CopyWriter> CopyWriter::make(const Roster& roster, const Catalog& catalog
   CopyWriter writer(roster, catalog, indices);
   std::uint64_t bytes = 0;
   for (const Target& target : targets) {
-    const Manifest& manifest = *roster.shards[target.shard];
+    const Manifest& manifest = *roster.shards[target.shard].manifest;
     for (const Piece& piece : manifest.pieces) {
-      bytes += bytes_of(piece.box, manifest.tensors[piece.tensor].type);
+      bytes +=
+          bytes_of(piece.box, manifest.tensors[piece.tensor].type) * target.weight * target.turns;
     }
   }
   writer.slack_bytes_ = bytes / roster.trainer_count / slack_divisor;
-  if (roster.trainers.size() == 1 && roster.trainers.front().replicas.size() == 1) {
+  if (roster.trainers.size() == 1) {
     if (auto good = writer.count_forced(targets); !good) return failure(good);
   }
   return writer;
 }
 
-/// With one source replica, much is held by one shard alone: its bytes are known beforehand.
+/// Where trainer replicas are alike, most is held by one rank alone: what that rank of all of them
+/// will serve is known beforehand. A rollout pattern's first replica speaks for the others.
 Result<void> CopyWriter::count_forced(const std::vector<Target>& targets) {
+  const std::size_t replicas = roster_.trainers.front().replicas.size();
   for (const Target& target : targets) {
-    for (const Piece& piece : roster_.shards[target.shard]->pieces) {
+    const Pattern& pattern = roster_.rollouts[target.pattern];
+    if (target.shard != pattern.replicas.front() + target.rank) continue;
+    for (const Piece& piece : roster_.shards[target.shard].manifest->pieces) {
       if (auto good = cover(target, piece, 0); !good) return good;
       for (const Cover::Part& part : cover_.parts) {
-        find_choices(0, part);
-        if (choices_.size() > 1) continue;
-        served_bytes_[choices_[0].shard] += bytes_of(part.box, choices_[0].holder.type);
+        find_choices(target, 0, part);
+        if (!forced(target)) continue;
+        const Holder& holder = choices_.front().holder;
+        forced_bytes_[holder.rank] +=
+            bytes_of(part.box, holder.type) * pattern.replicas.size() / replicas;
       }
     }
   }
@@ -87,13 +96,13 @@ Result<void> CopyWriter::count_forced(const std::vector<Target>& targets) {
 
 Result<std::vector<Copy>> CopyWriter::write(const Target& target) {
   copies_.clear();
-  const Manifest& manifest = *roster_.shards[target.shard];
+  const Manifest& manifest = *roster_.shards[target.shard].manifest;
   for (const std::uint32_t index : target.order) {
     const Piece& piece = manifest.pieces[index];
     const std::uint32_t pattern = choose_pattern(source_of(target, piece));
     if (auto good = cover(target, piece, pattern); !good) return failure(good);
     for (const Cover::Part& part : cover_.parts) {
-      find_choices(pattern, part);
+      find_choices(target, pattern, part);
       write_part(target, piece, part.box);
     }
   }
@@ -118,7 +127,7 @@ Result<void> CopyWriter::cover(const Target& target, const Piece& piece, std::ui
   const auto hole = indices_[pattern].cover(source, piece.box, cover_);
   if (!hole) {
     return failure(hole.error().code, quoted(catalog_.names[source]) + " at " +
-                                          text_of(roster_.shards[target.shard]->shard) + ": " +
+                                          text_of(roster_.shards[target.shard].shard) + ": " +
                                           hole.error().text);
   }
   WEIR_ASSERT(!hole->has_value());
@@ -144,10 +153,13 @@ std::uint32_t CopyWriter::choose_pattern(TensorNumber source) {
   return best;
 }
 
-/// Fills `choices_` with every shard of the pattern's replicas that holds the part.
-void CopyWriter::find_choices(std::uint32_t pattern, const Cover::Part& part) {
+/// Fills `choices_` with every shard of the pattern's replicas that holds the part; of the first
+/// replica where they take turns.
+void CopyWriter::find_choices(const Target& target, std::uint32_t pattern,
+                              const Cover::Part& part) {
   choices_.clear();
-  for (const std::uint32_t first : roster_.trainers[pattern].replicas) {
+  const std::span<const std::uint32_t> replicas = roster_.trainers[pattern].replicas;
+  for (const std::uint32_t first : target.turns > 1 ? replicas.first(1) : replicas) {
     for (std::uint32_t i = part.entries_begin; i < part.entries_end; ++i) {
       for (const Holder& holder : indices_[pattern].holders(cover_.entries[i])) {
         choices_.push_back({first + holder.rank, holder});
@@ -161,23 +173,26 @@ void CopyWriter::find_choices(std::uint32_t pattern, const Cover::Part& part) {
 const CopyWriter::Choice& CopyWriter::best_choice(const Target& target) const {
   const Choice* best = &choices_.front();
   const Choice* latest = nullptr;
+  std::uint64_t least = busy(*best);
   for (const Choice& choice : choices_) {
-    const std::uint64_t served = served_bytes_[choice.shard];
-    const std::uint64_t least = served_bytes_[best->shard];
-    if (served < least || (served == least && choice.shard < best->shard)) best = &choice;
+    const std::uint64_t bytes = busy(choice);
+    if (bytes < least || (bytes == least && choice.shard < best->shard)) {
+      best = &choice;
+      least = bytes;
+    }
     const Last& last = last_[choice.shard];
     if (last.target != target.shard) continue;
     if (latest == nullptr || last.time > last_[latest->shard].time) latest = &choice;
   }
-  const bool stay = latest != nullptr &&
-                    served_bytes_[latest->shard] <= served_bytes_[best->shard] + slack_bytes_;
+  const bool stay = latest != nullptr && busy(*latest) <= least + slack_bytes_;
   return stay ? *latest : *best;
 }
 
 void CopyWriter::write_part(const Target& target, const Piece& piece, const Box& box) {
   const std::uint64_t bytes = bytes_of(box, choices_.front().holder.type);
-  const std::uint64_t shares = bytes / std::max(slack_bytes_, share_bytes_min);
-  const std::size_t sharers = std::min<std::uint64_t>(shares, choices_.size());
+  std::uint64_t sharers = bytes / share_bytes_min;
+  if (slack_bytes_ > 0) sharers = std::min(sharers, bytes * target.weight / slack_bytes_);
+  sharers = std::min<std::uint64_t>(sharers, choices_.size());
   if (sharers > 1) {
     share_out(target, piece, box, sharers);
   } else {
@@ -189,31 +204,31 @@ void CopyWriter::write_part(const Target& target, const Piece& piece, const Box&
 /// poured into vessels does.
 void CopyWriter::share_out(const Target& target, const Piece& piece, const Box& box,
                            std::size_t sharers) {
-  const auto busy = [&](const Choice& choice) {
-    return std::tuple(served_bytes_[choice.shard], choice.shard, choice.holder.piece);
+  const auto place = [&](const Choice& choice) {
+    return std::tuple(busy(choice), choice.shard, choice.holder.piece);
   };
   std::vector<Choice> chosen = choices_;
   std::sort(chosen.begin(), chosen.end(),
-            [&](const Choice& a, const Choice& b) { return busy(a) < busy(b); });
+            [&](const Choice& a, const Choice& b) { return place(a) < place(b); });
   int dim = 0;
   while (box.extent[dim] == 1) ++dim;
   const auto rows = static_cast<std::uint64_t>(box.extent[dim]);
-  const std::uint64_t row_bytes = bytes_of(box, chosen.front().holder.type) / rows;
+  const std::uint64_t row_bytes = bytes_of(box, chosen.front().holder.type) / rows * target.weight;
 
   // The level to which so many vessels are filled; the next is left out if it stands higher.
   std::uint64_t filled = rows * row_bytes;
   std::uint64_t level = 0;
   std::size_t count = 0;
   for (; count < sharers; ++count) {
-    const std::uint64_t served = served_bytes_[chosen[count].shard];
-    if (count > 0 && level <= served) break;
-    filled += served;
+    const std::uint64_t bytes = busy(chosen[count]);
+    if (count > 0 && level <= bytes) break;
+    filled += bytes;
     level = filled / (count + 1);
   }
   Box part = box;
   for (std::size_t i = 0; i < count; ++i) {
     const std::int64_t left = box.start[dim] + box.extent[dim] - part.start[dim];
-    const std::uint64_t room = level - std::min(level, served_bytes_[chosen[i].shard]);
+    const std::uint64_t room = level - std::min(level, busy(chosen[i]));
     const auto share = static_cast<std::int64_t>((room + row_bytes / 2) / row_bytes);
     part.extent[dim] = i + 1 == count ? left : std::min(left, share);
     if (part.extent[dim] == 0) continue;
@@ -233,7 +248,7 @@ void CopyWriter::emit(const Target& target, const Piece& piece, const Box& box,
   copy.source_region = held.region;
   copy.target_region = piece.region;
   copy.source_type = choice.holder.type;
-  copy.target_type = roster_.shards[target.shard]->tensors[piece.tensor].type;
+  copy.target_type = roster_.shards[target.shard].manifest->tensors[piece.tensor].type;
   copy.source_offset = offset_of(held, box);
   copy.target_offset = offset_of(piece, box);
   copy.extent = box.extent;
@@ -241,9 +256,16 @@ void CopyWriter::emit(const Target& target, const Piece& piece, const Box& box,
   copy.target_stride = piece.stride;
   normalize(copy);
 
-  const std::uint64_t bytes = source_bytes(copy);
-  if (!forced_counted_ || choices_.size() > 1) served_bytes_[choice.shard] += bytes;
-  pattern_served_bytes_[pattern] += bytes;
+  const std::uint64_t bytes = source_bytes(copy) * target.weight;
+  const std::vector<std::uint32_t>& replicas = roster_.trainers[pattern].replicas;
+  if (forced_counted_ && forced(target)) {
+    forced_bytes_[choice.holder.rank] -= bytes * target.turns / replicas.size();
+  }
+  served_bytes_[choice.shard] += bytes;
+  for (std::uint32_t i = 1; i < target.turns; ++i) {
+    served_bytes_[replicas[i] + choice.holder.rank] += bytes;
+  }
+  pattern_served_bytes_[pattern] += bytes * target.turns;
   Last& last = last_[choice.shard];
   last.time = ++time_;
   if (last.target == target.shard && join(copies_[last.copy], copy)) return;

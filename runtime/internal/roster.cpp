@@ -18,6 +18,7 @@ bool same_regions(const std::vector<RegionInfo>& a, const std::vector<RegionInfo
 
 /// Whether both say the same, save the replica number and the tickets.
 bool alike(const Manifest& a, const Manifest& b) {
+  if (&a == &b) return true;
   return a.shard.rank == b.shard.rank && a.replica_ranks == b.replica_ranks &&
          a.inventory == b.inventory && a.tensors.size() == b.tensors.size() && a.slots == b.slots &&
          same_regions(a.regions, b.regions) && a.aliases == b.aliases && a.pieces == b.pieces &&
@@ -30,41 +31,41 @@ std::vector<Alias> sorted(std::vector<Alias> aliases) {
 }
 
 /// The ranks of one replica: all there, once, and of one mind.
-Result<void> check_replica(std::span<const Manifest* const> shards) {
-  const Manifest& first = *shards.front();
-  const std::string replica = text_of_replica(first.shard);
+Result<void> check_replica(std::span<const Participant> shards) {
+  const ShardId& first_shard = shards.front().shard;
+  const Manifest& first = *shards.front().manifest;
+  const std::string replica = text_of_replica(first_shard);
   for (std::size_t rank = 0; rank < shards.size(); ++rank) {
-    const Manifest& shard = *shards[rank];
-    if (rank > 0 && shard.shard == shards[rank - 1]->shard) {
-      return invalid("there are two manifests of " + text_of(shard.shard) +
+    const auto& [shard, manifest] = shards[rank];
+    if (rank > 0 && shard == shards[rank - 1].shard) {
+      return invalid("there are two manifests of " + text_of(shard) +
                      ": give every shard a replica and rank of its own");
     }
-    if (shard.replica_ranks != first.replica_ranks) {
-      return invalid(text_of(shard.shard) + " states " + std::to_string(shard.replica_ranks) +
-                     " ranks in its replica, " + text_of(first.shard) + " states " +
+    if (manifest->replica_ranks != first.replica_ranks) {
+      return invalid(text_of(shard) + " states " + std::to_string(manifest->replica_ranks) +
+                     " ranks in its replica, " + text_of(first_shard) + " states " +
                      std::to_string(first.replica_ranks) + ": make them agree");
     }
-    if (shard.shard.rank != rank) break;
+    if (shard.rank != rank) break;
   }
   for (std::uint32_t rank = 0; rank < first.replica_ranks; ++rank) {
-    if (rank < shards.size() && shards[rank]->shard.rank == rank) continue;
+    if (rank < shards.size() && shards[rank].shard.rank == rank) continue;
     return invalid(replica + " has " + std::to_string(first.replica_ranks) + " ranks, but rank " +
                    std::to_string(rank) + " is missing: start it, or state fewer ranks");
   }
   if (shards.size() > first.replica_ranks) {
-    return invalid(text_of(shards[first.replica_ranks]->shard) + " is one too many in " + replica +
+    return invalid(text_of(shards[first.replica_ranks].shard) + " is one too many in " + replica +
                    ", which has " + std::to_string(first.replica_ranks) +
                    " ranks: leave it out, or state more ranks");
   }
   const std::vector<Alias> aliases = sorted(first.aliases);
-  for (const Manifest* shard : shards) {
-    const std::string both = text_of(first.shard) + " and " + text_of(shard->shard);
-    if (shard->inventory != first.inventory) {
-      return invalid(both + " state different inventories: build both from the same model");
-    }
-    if (sorted(shard->aliases) != aliases) {
-      return invalid(both + " state different aliases: build both from the same model");
-    }
+  const auto disagree = [&](const ShardId& shard, const std::string& what) {
+    return invalid(text_of(first_shard) + " and " + text_of(shard) + " state different " + what +
+                   ": build both from the same model");
+  };
+  for (const auto& [shard, manifest] : shards) {
+    if (manifest->inventory != first.inventory) return disagree(shard, "inventories");
+    if (sorted(manifest->aliases) != aliases) return disagree(shard, "aliases");
   }
   return {};
 }
@@ -75,7 +76,7 @@ Result<void> add_replica(Roster& roster, std::vector<Pattern>& patterns, std::ui
   for (Pattern& pattern : patterns) {
     bool equal = pattern.ranks == ranks;
     for (std::uint32_t rank = 0; equal && rank < ranks; ++rank) {
-      equal = alike(*roster.shards[first + rank], roster.model_of(pattern, rank));
+      equal = alike(*roster.shards[first + rank].manifest, roster.model_of(pattern, rank));
     }
     if (equal) {
       pattern.replicas.push_back(first);
@@ -83,7 +84,7 @@ Result<void> add_replica(Roster& roster, std::vector<Pattern>& patterns, std::ui
     }
   }
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    if (auto good = check(*roster.shards[first + rank]); !good) return good;
+    if (auto good = check(*roster.shards[first + rank].manifest); !good) return good;
   }
   patterns.push_back({{first}, ranks});
   return {};
@@ -96,13 +97,12 @@ std::string text_of_replica(const ShardId& shard) {
          std::to_string(shard.replica);
 }
 
-Result<Roster> make_roster(std::span<const Manifest> manifests) {
+Result<Roster> make_roster(std::span<const Participant> participants) {
   Roster roster;
-  roster.shards.reserve(manifests.size());
-  for (const Manifest& manifest : manifests) roster.shards.push_back(&manifest);
+  roster.shards.assign(participants.begin(), participants.end());
   std::sort(roster.shards.begin(), roster.shards.end(),
-            [](const Manifest* a, const Manifest* b) { return a->shard < b->shard; });
-  const auto is_trainer = [](const Manifest* m) { return m->shard.side == Side::trainer; };
+            [](const Participant& a, const Participant& b) { return a.shard < b.shard; });
+  const auto is_trainer = [](const Participant& p) { return p.shard.side == Side::trainer; };
   const auto rollouts =
       std::partition_point(roster.shards.begin(), roster.shards.end(), is_trainer);
   roster.trainer_count = static_cast<std::uint32_t>(rollouts - roster.shards.begin());
@@ -113,13 +113,13 @@ Result<Roster> make_roster(std::span<const Manifest> manifests) {
     return invalid("there is no rollout shard to copy to: add the rollouts' manifests");
   }
   for (std::size_t first = 0; first < roster.shards.size();) {
-    const ShardId& id = roster.shards[first]->shard;
+    const ShardId& id = roster.shards[first].shard;
     std::size_t end = first;
-    while (end < roster.shards.size() && roster.shards[end]->shard.side == id.side &&
-           roster.shards[end]->shard.replica == id.replica) {
+    while (end < roster.shards.size() && roster.shards[end].shard.side == id.side &&
+           roster.shards[end].shard.replica == id.replica) {
       ++end;
     }
-    const std::span<const Manifest* const> replica(roster.shards.data() + first, end - first);
+    const std::span<const Participant> replica(roster.shards.data() + first, end - first);
     if (auto good = check_replica(replica); !good) return failure(good);
     auto& patterns = id.side == Side::trainer ? roster.trainers : roster.rollouts;
     auto good = add_replica(roster, patterns, static_cast<std::uint32_t>(first),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/manifest.hpp"
+#include "runtime/planner.hpp"
 #include "runtime/result.hpp"
 
 namespace weir::internal {
@@ -20,22 +21,22 @@ struct Pattern {
   std::uint32_t ranks = 0;
 };
 
-/// The manifests in order of their shards, trainers first. Borrows them.
+/// The participants in order of their shards, trainers first. Borrows their manifests.
 struct Roster {
-  std::vector<const Manifest*> shards;
+  std::vector<Participant> shards;
   std::uint32_t trainer_count = 0;  ///< So many of `shards` are trainers.
   std::vector<Pattern> trainers;
   std::vector<Pattern> rollouts;
 
   /// Rank `rank` of the pattern's first replica, which stands for all of them.
   [[nodiscard]] const Manifest& model_of(const Pattern& pattern, std::uint32_t rank) const {
-    return *shards[pattern.replicas.front() + rank];
+    return *shards[pattern.replicas.front() + rank].manifest;
   }
 };
 
 /// Checks every manifest (one of each pattern), and that both sides are there, no shard twice, and
 /// each replica with all its ranks, which agree on inventory and aliases.
-Result<Roster> make_roster(std::span<const Manifest> manifests);
+Result<Roster> make_roster(std::span<const Participant> participants);
 
 /// "trainer replica 0", for messages.
 std::string text_of_replica(const ShardId& shard);

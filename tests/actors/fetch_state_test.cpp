@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/element_type.hpp"
@@ -59,14 +61,14 @@ Copy random_copy(Random& random, std::uint64_t& target_end) {
 }
 
 PlanPart random_part(Random& random) {
-  PlanPart part{{Side::rollout, static_cast<std::uint32_t>(random.below(3)),
-                 static_cast<std::uint32_t>(random.below(3))},
-                {}};
+  const ShardId target{Side::rollout, static_cast<std::uint32_t>(random.below(3)),
+                       static_cast<std::uint32_t>(random.below(3))};
+  std::vector<Copy> copies;
   std::uint64_t target_end = 0;
   for (std::size_t i = random.below(30); i > 0; --i) {
-    part.copies.push_back(random_copy(random, target_end));
+    copies.push_back(random_copy(random, target_end));
   }
-  return part;
+  return {target, std::move(copies)};
 }
 
 /// Target region and byte, type of both sides, source, its region and its byte.
@@ -90,13 +92,13 @@ void expand(const Copy& copy, std::multiset<Element>& elements) {
         }
 }
 
-std::multiset<Element> expanded(const std::vector<Copy>& copies) {
+std::multiset<Element> expanded(std::span<const Copy> copies) {
   std::multiset<Element> elements;
   for (const Copy& copy : copies) expand(copy, elements);
   return elements;
 }
 
-std::uint64_t bytes_of(const std::vector<Copy>& copies) {
+std::uint64_t bytes_of(std::span<const Copy> copies) {
   std::uint64_t bytes = 0;
   for (const Copy& copy : copies) bytes += target_bytes(copy);
   return bytes;
@@ -104,7 +106,7 @@ std::uint64_t bytes_of(const std::vector<Copy>& copies) {
 
 /// One source after another: `bytes[i]` contiguous bytes from source i.
 PlanPart part_of(const std::vector<std::int64_t>& bytes, std::uint32_t rank = 0) {
-  PlanPart part{{Side::rollout, 0, rank}, {}};
+  std::vector<Copy> copies;
   std::uint64_t offset = 0;
   for (std::uint32_t source = 0; source < bytes.size(); ++source) {
     Copy copy;
@@ -113,10 +115,10 @@ PlanPart part_of(const std::vector<std::int64_t>& bytes, std::uint32_t rank = 0)
     copy.target_offset = offset;
     copy.extent = {bytes[source]};
     copy.source_stride = copy.target_stride = {1};
-    part.copies.push_back(copy);
+    copies.push_back(copy);
     offset += static_cast<std::uint64_t>(bytes[source]);
   }
-  return part;
+  return {{Side::rollout, 0, rank}, std::move(copies)};
 }
 
 std::vector<std::uint32_t> sources_of(const std::vector<Chunk>& chunks) {
@@ -152,7 +154,7 @@ TEST_CASE("chunks do exactly what their part does", "[actors][fetch_state]") {
 
 TEST_CASE("small copies from one source share a chunk", "[actors][fetch_state]") {
   PlanPart part = part_of({10});
-  part.copies.resize(7, part.copies[0]);
+  part.copies = std::vector<Copy>(7, part.copies[0]);
   const auto chunks = chunks_of(part, 1, 35);
   REQUIRE(chunks.size() == 3);
   REQUIRE(chunks[0].copies.size() == 3);
@@ -236,8 +238,10 @@ TEST_CASE("two chunks are in flight where the window is never too small", "[acto
 
 TEST_CASE("an element that is larger than the window flies alone", "[actors][fetch_state]") {
   PlanPart part = part_of({3});
-  part.copies[0].source_type = part.copies[0].target_type = ElementType::i64;
-  part.copies[0].source_stride = part.copies[0].target_stride = {8};
+  Copy copy = part.copies[0];
+  copy.source_type = copy.target_type = ElementType::i64;
+  copy.source_stride = copy.target_stride = {8};
+  part.copies = {copy};
   FetchState state(chunks_of(part, 1, chunk_bytes_max(5)), 5);
   REQUIRE(state.chunks().size() == 3);
   state.begin(claim);
@@ -328,7 +332,12 @@ TEST_CASE("a part that reaches outside slot 0 of its regions is refused", "[acto
   REQUIRE(refuses(changed([](Plan& p) { p.parts.clear(); }), "a plan of 0 parts"));
   REQUIRE(refuses(changed([](Plan& p) { p.parts.resize(2); }), "a plan of 2 parts"));
   const auto copy = [&changed](const std::function<void(Copy&)>& change) {
-    return changed([&change](Plan& p) { change(p.parts[0].copies[1]); });
+    return changed([&change](Plan& p) {
+      const CopyList& good = p.parts[0].copies;
+      std::vector<Copy> copies(good.begin(), good.end());
+      change(copies[1]);
+      p.parts[0].copies = std::move(copies);
+    });
   };
   REQUIRE(refuses(copy([](Copy& c) { c.source = 4; }), "source 4 of 4"));
   REQUIRE(refuses(copy([](Copy& c) { c.source_region = 2; }), "region that is not there"));

@@ -285,7 +285,10 @@ TEST_CASE("nothing is fetched before a part is prepared, and one fetch at a time
 
 TEST_CASE("a part that does not fit the memory is refused", "[actors][transport_worker]") {
   Bench bench;
-  bench.plan.parts[0].copies[1].target_offset += 4;
+  CopyList& planned = bench.plan.parts[0].copies;
+  std::vector<Copy> copies(planned.begin(), planned.end());
+  copies[1].target_offset += 4;
+  planned = std::move(copies);
   REQUIRE(bench.prepare().error().code == ErrorCode::invalid);
   REQUIRE(failed(**bench.fetch(), ErrorCode::refused, "nothing is prepared"));
 }
@@ -313,7 +316,7 @@ TEST_CASE("an order by routes that are not there is refused", "[actors][transpor
 
 TEST_CASE("a part without copies is whole at once", "[actors][transport_worker]") {
   Bench bench;
-  bench.plan.parts[0].copies.clear();
+  bench.plan.parts[0].copies = {};
   REQUIRE(bench.prepare() == 0U);
   REQUIRE((*bench.fetch())->value().whole);
 }

@@ -2,6 +2,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
+#include <utility>
+#include <vector>
 
 namespace weir {
 
@@ -26,6 +28,16 @@ Plan small_plan() {
   return plan;
 }
 
+/// That change to the plan's first copy.
+std::function<void(Plan&)> of_copy(const std::function<void(Copy&)>& change) {
+  return [change](Plan& plan) {
+    CopyList& planned = plan.parts[0].copies;
+    std::vector<Copy> copies(planned.begin(), planned.end());
+    change(copies[0]);
+    planned = std::move(copies);
+  };
+}
+
 }  // namespace
 
 TEST_CASE("a copy's bytes are counted on each side by that side's type", "[runtime][plan]") {
@@ -46,17 +58,17 @@ TEST_CASE("a plan's digest sees every field but tickets", "[runtime][plan]") {
       [](Plan& p) { p.sources[0].slots = 2; },
       [](Plan& p) { p.parts[0].target.side = Side::trainer; },
       [](Plan& p) { p.parts[0].target.rank = 1; },
-      [](Plan& p) { p.parts[0].copies[0].source = 1; },
-      [](Plan& p) { p.parts[0].copies[0].source_region = 1; },
-      [](Plan& p) { p.parts[0].copies[0].target_region = 1; },
-      [](Plan& p) { p.parts[0].copies[0].source_type = ElementType::bf16; },
-      [](Plan& p) { p.parts[0].copies[0].target_type = ElementType::f32; },
-      [](Plan& p) { p.parts[0].copies[0].source_offset = 9; },
-      [](Plan& p) { p.parts[0].copies[0].target_offset = 17; },
-      [](Plan& p) { p.parts[0].copies[0].extent[1] = 4; },
-      [](Plan& p) { p.parts[0].copies[0].source_stride[0] = 44; },
-      [](Plan& p) { p.parts[0].copies[0].target_stride[1] = 4; },
-      [](Plan& p) { p.parts[0].copies.clear(); },
+      of_copy([](Copy& c) { c.source = 1; }),
+      of_copy([](Copy& c) { c.source_region = 1; }),
+      of_copy([](Copy& c) { c.target_region = 1; }),
+      of_copy([](Copy& c) { c.source_type = ElementType::bf16; }),
+      of_copy([](Copy& c) { c.target_type = ElementType::f32; }),
+      of_copy([](Copy& c) { c.source_offset = 9; }),
+      of_copy([](Copy& c) { c.target_offset = 17; }),
+      of_copy([](Copy& c) { c.extent[1] = 4; }),
+      of_copy([](Copy& c) { c.source_stride[0] = 44; }),
+      of_copy([](Copy& c) { c.target_stride[1] = 4; }),
+      [](Plan& p) { p.parts[0].copies = {}; },
       [](Plan& p) {
         p.unused = {"bia", "s"};
       },
@@ -70,6 +82,18 @@ TEST_CASE("a plan's digest sees every field but tickets", "[runtime][plan]") {
   plan.sources[0].regions[0].tickets = {{"shm", "another run's ticket"}};
   plan.digest = {1, 2};
   REQUIRE(digest_of(plan) == digest);
+}
+
+TEST_CASE("a plan is the same whether its parts share copies or hold equal ones",
+          "[runtime][plan]") {
+  Plan shared = small_plan();
+  shared.parts.push_back({{Side::rollout, 1, 0}, shared.parts[0].copies});
+  Plan apart = small_plan();
+  apart.parts.push_back({{Side::rollout, 1, 0}, small_plan().parts[0].copies});
+  REQUIRE(shared.parts[0].copies.data() == shared.parts[1].copies.data());
+  REQUIRE(apart.parts[0].copies.data() != apart.parts[1].copies.data());
+  REQUIRE(shared == apart);
+  REQUIRE(digest_of(shared) == digest_of(apart));
 }
 
 }  // namespace weir

@@ -175,11 +175,15 @@ TEST_CASE("a plan brings every target byte from where it lies, once", "[runtime]
     const auto plan = make_plan(manifests);
     if (!plan) FAIL(plan.error().text);
     require_right(manifests, *plan);
+    const auto sharing = make_plan(manifests, 0);
+    REQUIRE(sharing);
+    require_right(manifests, *sharing);
 
     for (std::size_t i = manifests.size(); i > 1; --i) {
       std::swap(manifests[i - 1], manifests[random.below(i)]);
     }
     REQUIRE(make_plan(manifests) == *plan);
+    REQUIRE(make_plan(manifests, 0) == *sharing);
   }
 }
 

@@ -66,9 +66,6 @@ extern const Engine megatron_engine;
 extern const Engine vllm_engine;
 extern const Engine sglang_engine;
 
-/// The inventory of all tensors but those, which are sorted.
-Inventory inventory_without(const Model& model, const std::vector<std::uint32_t>& left_out);
-
 /// Every engine that there is.
 std::span<const Engine* const> engines() noexcept;
 

@@ -38,10 +38,10 @@ IndexRange equal_part(std::int64_t total, std::int64_t parts, std::int64_t index
   return {.first = total / parts * index, .count = total / parts};
 }
 
-RowRun run_of(const ModelConfig& config, const std::string& layer, Projection projection,
+RowRun run_of(const TensorIndex& index, const std::string& layer, Projection projection,
               std::string_view kind, IndexRange rows) {
-  ProjectionRows whole = projection_rows(config, layer, projection, kind);
-  return {.tensor = std::move(whole.tensor),
+  const ProjectionRows whole = projection_rows(index.model().config, layer, projection, kind);
+  return {.tensor = index.of(whole.tensor),
           .rows = {.first = whole.first + rows.first, .count = rows.count}};
 }
 
@@ -86,25 +86,24 @@ void RankBuilder::whole(std::string local_name, std::string_view tensor) {
   }
 }
 
-void RankBuilder::columns(std::string local_name, std::string_view tensor, IndexRange columns) {
-  const std::uint32_t index = index_.of(tensor);
-  const Tensor& whole = model_.tensors[index];
+void RankBuilder::columns(std::string local_name, std::uint32_t tensor, IndexRange columns) {
+  const Tensor& whole = model_.tensors[tensor];
   WEIR_ASSERT(whole.shape.rank() == 2);
   const Box box{.start = {0, columns.first}, .extent = {whole.shape[0], columns.count}};
   WEIR_ASSERT(fits(box, whole.shape) && element_count(box.extent) > 0);
   LocalTensor& local = start(std::move(local_name), whole);
   local.shape[1] = columns.count;
-  local.pieces.push_back({.tensor = index, .box = box, .stride = dense_strides(box.extent, 1)});
+  local.pieces.push_back({.tensor = tensor, .box = box, .stride = dense_strides(box.extent, 1)});
 }
 
 void RankBuilder::stack(std::string local_name, const std::vector<RowRun>& runs) {
   WEIR_ASSERT(!runs.empty());
-  const Tensor& first = tensor(runs.front().tensor);
+  const Tensor& first = model_.tensors[runs.front().tensor];
   LocalTensor& local = start(std::move(local_name), first);
+  local.pieces.reserve(runs.size());
   std::int64_t row = 0;
   for (const RowRun& run : runs) {
-    const std::uint32_t index = index_.of(run.tensor);
-    const Tensor& part = model_.tensors[index];
+    const Tensor& part = model_.tensors[run.tensor];
     WEIR_ASSERT(
         std::ranges::equal(part.shape.values().subspan(1), first.shape.values().subspan(1)));
     check_type(local, first, part);
@@ -112,7 +111,7 @@ void RankBuilder::stack(std::string local_name, const std::vector<RowRun>& runs)
     const Dims stride = dense_strides(part.shape, 1);
     if (element_count(box.extent) > 0) {
       append(local.pieces,
-             {.tensor = index, .box = box, .offset = row * stride[0], .stride = stride});
+             {.tensor = run.tensor, .box = box, .offset = row * stride[0], .stride = stride});
     }
     row += run.rows.count;
   }
@@ -130,19 +129,19 @@ void RankBuilder::stack_parts(std::string local_name, std::int64_t count,
 
 void RankBuilder::stack_columns(std::string local_name, const std::vector<ColumnRun>& runs) {
   WEIR_ASSERT(!runs.empty());
-  const Tensor& first = tensor(runs.front().tensor);
+  const Tensor& first = model_.tensors[runs.front().tensor];
   const std::int64_t rows = first.shape[0];
   const std::int64_t columns = runs.front().columns.count;
   LocalTensor& local = start(std::move(local_name), first);
   local.shape = {std::ssize(runs), rows, columns};
+  local.pieces.reserve(runs.size());
   for (const ColumnRun& run : runs) {
-    const std::uint32_t index = index_.of(run.tensor);
-    const Tensor& part = model_.tensors[index];
+    const Tensor& part = model_.tensors[run.tensor];
     const Box box{.start = {0, run.columns.first}, .extent = {rows, columns}};
     WEIR_ASSERT(run.columns.count == columns && part.shape.rank() == 2 && part.shape[0] == rows);
     WEIR_ASSERT(fits(box, part.shape) && element_count(box.extent) > 0);
     check_type(local, first, part);
-    local.pieces.push_back({.tensor = index,
+    local.pieces.push_back({.tensor = run.tensor,
                             .box = box,
                             .offset = std::ssize(local.pieces) * rows * columns,
                             .stride = dense_strides(box.extent, 1)});
@@ -200,7 +199,7 @@ void RankBuilder::padded_rows(std::string local_name, std::string_view tensor, I
   const std::int64_t first = std::min(rows.first, real_rows);
   const std::int64_t end = std::min(rows.end(), real_rows);
   stack(std::move(local_name),
-        {{.tensor = std::string(tensor), .rows = {.first = first, .count = end - first}}});
+        {{.tensor = of(tensor), .rows = {.first = first, .count = end - first}}});
   layout_.tensors.back().shape[0] = rows.count;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "adapters/layouts/internal/tensor_index.hpp"
@@ -33,13 +34,13 @@ constexpr std::int64_t rounded_up(std::int64_t total, std::int64_t multiple) noe
 
 /// A run of rows (dimension 0) of a canonical tensor.
 struct RowRun {
-  std::string tensor;  ///< Its canonical name.
+  std::uint32_t tensor = 0;  ///< Index into `Model::tensors`.
   IndexRange rows;
 };
 
 /// A run of columns (dimension 1) of a canonical tensor of two dimensions.
 struct ColumnRun {
-  std::string tensor;  ///< Its canonical name.
+  std::uint32_t tensor = 0;  ///< Index into `Model::tensors`.
   IndexRange columns;
 };
 
@@ -52,7 +53,7 @@ struct LocalBox {
 };
 
 /// Rows of a projection of attention, wherever the family keeps them. `kind` is "weight" or "bias".
-RowRun run_of(const ModelConfig& config, const std::string& layer, Projection projection,
+RowRun run_of(const TensorIndex& index, const std::string& layer, Projection projection,
               std::string_view kind, IndexRange rows);
 
 /// Collects one rank's local tensors, in the order of the calls. Names of canonical tensors must
@@ -62,13 +63,18 @@ class RankBuilder {
  public:
   RankBuilder(const TensorIndex& index, std::optional<ElementType> dtype);
 
-  /// The canonical tensor with this name.
+  [[nodiscard]] const TensorIndex& index() const noexcept { return index_; }
+  /// The index of the canonical tensor with this name, and the tensor.
+  [[nodiscard]] std::uint32_t of(std::string_view name) const { return index_.of(name); }
   [[nodiscard]] const Tensor& tensor(std::string_view name) const;
 
   /// All of a tensor, of any number of dimensions.
   void whole(std::string local_name, std::string_view tensor);
   /// Columns (dimension 1) of a tensor of two dimensions.
-  void columns(std::string local_name, std::string_view tensor, IndexRange columns);
+  void columns(std::string local_name, std::uint32_t tensor, IndexRange columns);
+  void columns(std::string local_name, std::string_view tensor, IndexRange columns) {
+    this->columns(std::move(local_name), of(tensor), columns);
+  }
   /// Rows of one or more tensors of equal width, one run after another. An empty run places
   /// nothing; the first gives width and type.
   void stack(std::string local_name, const std::vector<RowRun>& runs);

@@ -58,7 +58,7 @@ class Transfer {
     INFO(refusal_);
     REQUIRE(refusal_.empty());
     for (const PlanPart& part : plan_.parts) {
-      std::vector<Copy> copies = part.copies;
+      std::vector<Copy> copies(part.copies.begin(), part.copies.end());
       if (backwards) std::ranges::reverse(copies);
       for (const Copy& copy : copies) {
         carry_out(copy, *shards_.at(plan_.sources.at(copy.source).shard), *shards_.at(part.target));
