@@ -1,8 +1,9 @@
-// How long planning takes for a large mixture-of-experts model, and how much memory.
+// How long planning takes for large mixture-of-experts models, and how much memory.
 //
-// The model is like Qwen3-235B-A22B: 94 layers, hidden size 4096, 64 query and 4 KV heads of 128,
-// 128 experts of width 1536, every tensor plain and under its Hugging Face name: 36,945 tensors.
-// Manifests are built here directly, without adapters, for 1024 trainer and 512 rollout shards.
+// "expert parallel" and "experts cut": the model is like Qwen3-235B-A22B: 94 layers, hidden size
+// 4096, 64 query and 4 KV heads of 128, 128 experts of width 1536, every tensor plain and under its
+// Hugging Face name: 36,945 tensors. Manifests are built here directly, without adapters, for 1024
+// trainer and 512 rollout shards.
 //
 // Rollouts: 32 replicas of 16 ranks; dense tensors by TP 16 (KV heads four times), experts whole,
 // 8 of each layer per rank, [gate; up] of all its experts in one block.
@@ -10,17 +11,25 @@
 // (each part on 4 ranks), experts whole, 8 of each layer per rank. Trainers, "experts cut": the
 // same, but each expert is on 8 ranks of its stage, each of which has an eighth of its rows, as
 // FSDP cuts it; 64 experts of each layer per rank.
+//
+// "manifests and plan": the model is like DeepSeek-V3 with 60 layers of 256 experts; layouts make
+// the manifests of 4 Megatron replicas of EP 64 x PP 4 and of vLLM with TP 16, which 64 replicas
+// share. The same at eight sizes shows that time grows as the number of pieces does.
 
 #include <time.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <deque>
 #include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "adapters/layouts/layout.hpp"
+#include "adapters/model/known_models.hpp"
 #include "bench/report.hpp"
 #include "runtime/codec.hpp"
 #include "runtime/planner.hpp"
@@ -201,6 +210,35 @@ double processor_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
+/// Processor time and memory from its making on.
+class Meter {
+ public:
+  Meter() {
+    reset_peak();
+    memory_start_ = memory_mib("VmRSS:");
+    start_ = std::chrono::steady_clock::now();
+    processor_start_ = processor_seconds();
+  }
+  [[nodiscard]] double processor() const { return processor_seconds() - processor_start_; }
+  [[nodiscard]] double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  [[nodiscard]] double peak_mib() const { return memory_mib("VmHWM:") - memory_start_; }
+
+ private:
+  double memory_start_ = 0;
+  double processor_start_ = 0;
+  std::chrono::steady_clock::time_point start_;
+};
+
+/// The value, or the end of the program with the error.
+template <typename T>
+T valued(Result<T> result) {
+  if (result) return std::move(*result);
+  std::fprintf(stderr, "plan_bench: %s\n", result.error().text.c_str());
+  std::exit(1);
+}
+
 /// The busiest source's bytes over the mean of all.
 double imbalance(const Plan& plan) {
   std::vector<std::uint64_t> served(plan.sources.size());
@@ -215,38 +253,134 @@ double imbalance(const Plan& plan) {
          static_cast<double>(served.size()) / static_cast<double>(all);
 }
 
-bool measure(Report& report, const std::string& name, std::int64_t cuts) {
+std::size_t copies_in(const Plan& plan) {
+  std::size_t copies = 0;
+  for (const PlanPart& part : plan.parts) copies += part.copies.size();
+  return copies;
+}
+
+void measure(Report& report, const std::string& name, std::int64_t cuts) {
   const std::vector<Manifest> manifests = manifests_of(cuts);
   std::size_t pieces = 0;
   for (const Manifest& manifest : manifests) pieces += manifest.pieces.size();
 
-  reset_peak();
-  const double memory_before = memory_mib("VmRSS:");
-  const auto start = std::chrono::steady_clock::now();
-  const double processor_start = processor_seconds();
-  const Result<Plan> plan = make_plan(manifests);
-  const double seconds = processor_seconds() - processor_start;
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  const double memory = memory_mib("VmHWM:") - memory_before;
-  if (!plan) {
-    std::fprintf(stderr, "plan_bench: %s\n", plan.error().text.c_str());
-    return false;
-  }
-  std::size_t copies = 0;
-  for (const PlanPart& part : plan->parts) copies += part.copies.size();
+  const Meter meter;
+  const Plan plan = valued(make_plan(manifests));
+  const double seconds = meter.processor();
+  const double elapsed = meter.elapsed();
+  const double memory = meter.peak_mib();
 
   report.add({name + ", pieces", static_cast<double>(pieces), "pieces", "", 0});
   report.add({name + ", make_plan, processor", seconds, "s", "goal 1 s", seconds});
-  report.add({name + ", make_plan, elapsed", elapsed.count(), "s", "", 0});
-  report.add({name + ", copies", static_cast<double>(copies), "copies", "", 0});
+  report.add({name + ", make_plan, elapsed", elapsed, "s", "", 0});
+  report.add({name + ", copies", static_cast<double>(copies_in(plan)), "copies", "", 0});
   report.add({name + ", pieces planned", static_cast<double>(pieces) / seconds, "1/s", "", 0});
   report.add({name + ", peak memory of planning", memory, "MiB", "", 0});
-  report.add({name + ", busiest source over mean", imbalance(*plan), "", "", 0});
+  report.add({name + ", busiest source over mean", imbalance(plan), "", "", 0});
   report.add({name + ", rollout manifest encoded",
               static_cast<double>(encode(manifests.back()).size()) / 1e6, "MB", "", 0});
   report.add(
-      {name + ", plan encoded", static_cast<double>(encode(*plan).size()) / 1e6, "MB", "", 0});
-  return true;
+      {name + ", plan encoded", static_cast<double>(encode(plan).size()) / 1e6, "MB", "", 0});
+}
+
+/// The shards of an exchange. Equal ones share a manifest.
+struct Members {
+  std::deque<Manifest> manifests;  ///< Never moved: participants point to them.
+  std::vector<Participant> participants;
+
+  void add(const Model& model, const char* spec, Side side, std::uint32_t replicas) {
+    const Layout layout = valued(Layout::of(model, valued(parse_layout(spec))));
+    const std::uint32_t ranks = layout.size().ranks;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      ShardId shard{side, 0, rank};
+      manifests.push_back(
+          place(model, valued(layout.rank(rank)), shard, ranks, RegionKind::host_shared).manifest);
+      for (; shard.replica < replicas; ++shard.replica) {
+        participants.push_back({shard, &manifests.back()});
+      }
+    }
+  }
+};
+
+Model model_of_layers(std::int64_t layer_count) {
+  ModelConfig config = valued(named_config("deepseek-v3"));
+  config.num_hidden_layers = layer_count;
+  config.experts.first_layer = 0;
+  return valued(model_of(config));
+}
+
+/// Manifests and plan for that model.
+struct Planned {
+  Members members;
+  Plan plan;
+
+  explicit Planned(const Model& model) {
+    members.add(model, "megatron:ep=64,pp=4", Side::trainer, 4);
+    members.add(model, "vllm:tp=16", Side::rollout, 64);
+    plan = valued(make_plan(members.participants));
+  }
+  /// Of all different manifests.
+  [[nodiscard]] double pieces() const {
+    std::size_t pieces = 0;
+    for (const Manifest& manifest : members.manifests) pieces += manifest.pieces.size();
+    return static_cast<double>(pieces);
+  }
+};
+
+void measure_whole(Report& report, std::int64_t layer_count) {
+  const std::string name = "manifests and plan, 1024 to 1024 shards";
+  const Model model = model_of_layers(layer_count);
+  const Meter meter;
+  const Planned planned(model);
+  const double seconds = meter.processor();
+  const double elapsed = meter.elapsed();
+  const double memory = meter.peak_mib();
+  double trainer_bytes = 0;
+  double rollout_bytes = 0;
+  for (const Manifest& manifest : planned.members.manifests) {
+    const bool trainer = manifest.shard.side == Side::trainer;
+    (trainer ? trainer_bytes : rollout_bytes) += static_cast<double>(encode(manifest).size());
+  }
+  const auto copies = static_cast<double>(copies_in(planned.plan));
+  Plan part;
+  part.parts = {planned.plan.parts.front()};
+  report.add({name + ", processor", seconds, "s", "goal 1 s", seconds});
+  report.add({name + ", elapsed", elapsed, "s", "", 0});
+  report.add({name + ", peak memory", memory, "MiB", "goal 1024 MiB", memory / 1024});
+  report.add({name + ", pieces of one replica each", planned.pieces(), "pieces", "", 0});
+  report.add({name + ", copies", copies, "copies", "", 0});
+  report.add({name + ", busiest source over mean", imbalance(planned.plan), "", "", 0});
+  report.add({"the same, manifests of a trainer replica", trainer_bytes / 1e6, "MB", "", 0});
+  report.add({"the same, manifests of a rollout replica", rollout_bytes / 1e6, "MB", "", 0});
+  const double part_bytes = static_cast<double>(encode(part).size());
+  report.add({"the same, one shard's part of the plan", part_bytes / 1e6, "MB", "", 0});
+}
+
+/// One star a size: in a straight line from the corner where time grows as pieces do.
+void measure_growth(Report& report) {
+  constexpr std::int64_t layers_step = 8;
+  constexpr std::int64_t layers_most = 64;
+  constexpr double columns = 48;
+  double first = 0;
+  double column_seconds = 0;
+  std::vector<std::pair<double, double>> points;
+  for (std::int64_t count = layers_step; count <= layers_most; count += layers_step) {
+    const Model model = model_of_layers(count);
+    const Meter meter;
+    const Planned planned(model);
+    points.emplace_back(planned.pieces(), meter.processor());
+    const double each = points.back().second / points.back().first * 1e9;
+    if (first == 0) first = each;
+    report.add({"the same, " + std::to_string(count) + " layers", each, "ns/piece",
+                "the fewest layers'", each / first});
+    column_seconds = std::max(column_seconds, points.back().second / columns);
+  }
+  if (report.json()) return;
+  std::printf("manifests and plan, processor seconds by pieces\n");
+  for (const auto& [pieces, seconds] : points) {
+    std::printf("  %8.0f |%*s  %.2f s\n", pieces, 1 + static_cast<int>(seconds / column_seconds),
+                "*", seconds);
+  }
 }
 
 }  // namespace
@@ -254,7 +388,9 @@ bool measure(Report& report, const std::string& name, std::int64_t cuts) {
 
 int main(int argc, char** argv) {
   weir::Report report(argc, argv);
-  if (!weir::measure(report, "expert parallel", 1)) return 1;
-  if (!weir::measure(report, "experts cut", 8)) return 1;
+  weir::measure_whole(report, 60);
+  weir::measure(report, "expert parallel", 1);
+  weir::measure(report, "experts cut", 8);
+  weir::measure_growth(report);
   return report.print();
 }

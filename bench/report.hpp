@@ -28,6 +28,8 @@ class Report {
   Report(int argc, char** argv);
 
   void add(Figure figure);
+  /// Whether `--json` was given: then nothing else may be printed.
+  [[nodiscard]] bool json() const noexcept { return json_; }
 
   /// To the standard output: one JSON object a line with name, value, unit, compared_with and
   /// ratio (null where there is no yardstick), or a table and the machine's load at the beginning
