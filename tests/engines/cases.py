@@ -7,6 +7,16 @@ import traceback
 
 from coordinates import Case
 
+
+def in_quants(engine):
+    """Cases of codes and scales."""
+    return [Case(f"{model}-blocks", f"{engine}:{degrees},quant={quant}", ranks)
+            for quant in ("fp8_block", "fp8_channel", "int8_channel")
+            for model, degrees, ranks in (
+                ("qwen3", "tp=1", 1), ("qwen3", "tp=2", 2), ("qwen3_moe", "tp=2", 2),
+                ("qwen3_moe", "tp=2,ep=2", 2), ("deepseek_v3", "tp=2", 2))]
+
+
 MEGATRON = [
     Case("llama", "megatron:tp=2,vocab_multiple=8", 2),
     Case("llama-tied", "megatron:tp=2,vocab_multiple=8", 2),
@@ -80,6 +90,8 @@ VLLM = [
     Case("gpt_oss", "vllm:tp=1", 1),
     Case("gpt_oss", "vllm:tp=2", 2),
     Case("gpt_oss", "vllm:tp=2,ep=2", 2),
+    *in_quants("vllm"),
+    Case("deepseek_v3-blocks", "vllm:tp=4,quant=fp8_block", 4, refused=True),
 ]
 
 SGLANG = [
@@ -99,6 +111,9 @@ SGLANG = [
     Case("qwen3_next", "sglang:tp=2", 2),
     Case("gpt_oss", "sglang:tp=2", 2),
     Case("bailing_moe", "sglang:tp=2", 2),
+    *in_quants("sglang"),
+    Case("deepseek_v3-blocks", "sglang:tp=4,quant=fp8_block", 4, refused=True),
+    Case("qwen3_moe-blocks", "sglang:tp=4,quant=fp8_block", 4, refused=True),
 ]
 
 FSDP2 = [

@@ -126,6 +126,15 @@ def tensors_of(model):
     return tensors
 
 
+def unset(model):
+    """Before loading: every element is one that may not be left."""
+    import torch
+
+    with torch.no_grad():
+        for value in tensors_of(model).values():
+            value.copy_(torch.full(value.shape, float(UNSET)))
+
+
 def loaded_tensors(model):
     """Without buffers that no checkpoint fills, like scales of the KV cache."""
     parameters = {name for name, _ in model.named_parameters()}
@@ -140,10 +149,11 @@ def loaded_tensors(model):
 class Case:
     """One model in one parallel configuration of one engine, as a folder of golden files."""
 
-    def __init__(self, model, layout, ranks):
+    def __init__(self, model, layout, ranks, refused=False):
         self.model = model
         self.layout = layout
         self.ranks = ranks
+        self.refused = refused
 
     @property
     def options(self):
@@ -162,9 +172,20 @@ class Case:
         save_numbers(folder / f"rank-{rank}.safetensors", tensors)
         write_json(folder / f"facts-{rank}.json", facts)
 
-    def write_case(self, folder, config, shapes, engine, how):
-        """After all ranks: what the numbers mean and how they were obtained."""
-        missing = sum(map(numpy.prod, shapes.values())) - len(self.numbers_in(folder))
+    def write_refusal(self, folder, config, engine):
+        """Instead, where the engine refuses; `refused-0` says with which words."""
+        path = folder / "refused-0"
+        write_json(folder / "config.json", config)
+        write_json(folder / "case.json", {"layout": self.layout, "engine": engine,
+                                          "refused": path.read_text()})
+        for rank in range(self.ranks):
+            (folder / f"refused-{rank}").unlink()
+
+    def write_case(self, folder, config, shapes, engine, how, scales={}):
+        """After all ranks: what the numbers mean and how they were obtained. Where weights are
+        quantized, it is their scales that are numbered."""
+        count = sum(map(numpy.prod, (scales or shapes).values()))
+        missing = count - len(self.numbers_in(folder))
         assert missing == 0, f"{missing} canonical elements are on no rank"
         facts = []
         for rank in range(self.ranks):
@@ -174,8 +195,7 @@ class Case:
         write_json(folder / "config.json", config)
         write_json(folder / "case.json", {"layout": self.layout, "engine": engine, "how": how,
                                           "ranks": facts, "buffers": buffers_among(config, shapes),
-                                          "canonical": shapes})
-
+                                          "canonical": dict(sorted((shapes | scales).items()))})
 
     def numbers_in(self, folder):
         """The canonical elements that any rank keeps."""

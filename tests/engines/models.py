@@ -80,6 +80,32 @@ DELTA_NET = QWEN_EXPERTS | {
     "head_dim": 8,
 }
 
+# With codes in blocks of 128 x 128: heads and experts are one block high on each of two ranks, and
+# what is cut on no rank ends with half a block.
+IN_BLOCKS = {
+    "hidden_size": 192,
+    "intermediate_size": 512,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "torch_dtype": "bfloat16",
+}
+
+EXPERTS_IN_BLOCKS = IN_BLOCKS | {"moe_intermediate_size": 256}
+
+LATENT_IN_BLOCKS = EXPERTS_IN_BLOCKS | {
+    "num_hidden_layers": 2,
+    "q_lora_rank": 128,
+    "kv_lora_rank": 128,
+    "qk_nope_head_dim": 64,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 64,
+    "num_key_value_heads": 4,
+    "n_routed_experts": 4,
+    "head_dim": ...,
+}
+
 GPT_OSS = {
     "num_local_experts": 4,
     "num_experts_per_tok": 2,
@@ -162,6 +188,9 @@ MODELS = {
     "deepseek_v3-no-q_lora": _deepseek_v3(q_lora_rank=None),
     # Kimi K2 calls itself "kimi_k2", and is DeepSeek-V3 in all but its sizes.
     "kimi_k2": _deepseek_v3("kimi_k2", n_group=1, num_attention_heads=2, num_key_value_heads=2),
+    "qwen3-blocks": _qwen3(**IN_BLOCKS),
+    "qwen3_moe-blocks": _qwen3_moe(**EXPERTS_IN_BLOCKS, num_experts=4),
+    "deepseek_v3-blocks": _deepseek_v3(**LATENT_IN_BLOCKS),
     "qwen3_next": _model("qwen3_next", "Qwen3NextForCausalLM", DELTA_NET),
     "bailing_moe": _model("bailing_moe", "BailingMoeV2ForCausalLM", LING),
     "gpt_oss": _model("gpt_oss", "GptOssForCausalLM", GPT_OSS),

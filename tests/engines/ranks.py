@@ -38,14 +38,49 @@ def dump_loaded(case, folder, dump_rank, engine, how):
     `dump_rank(case, folder, checkpoint, rank, store)` dumps what it keeps of it, and the case is
     described, by `engine` (names and versions) and `how`.
     """
-    config = models.MODELS[case.model]
+    config, quant = models.MODELS[case.model], case.options.get("quant")
     shapes = coordinates.names_and_shapes(config)
+    scales = {}
+    if quant:
+        import codes
+
+        scales = codes.scales_of(config, quant, shapes)
     coordinates.fresh_folder(folder)
     with tempfile.TemporaryDirectory() as scratch:
         checkpoint = pathlib.Path(scratch) / "checkpoint"
-        coordinates.write_checkpoint(checkpoint, config, coordinates.numbered(shapes))
-        run_ranks(case.ranks, functools.partial(dump_rank, case, folder, checkpoint))
-    case.write_case(folder, config, shapes, engine, how)
+        if quant:
+            codes.write_checkpoint(checkpoint, config, quant, shapes, scales)
+        else:
+            coordinates.write_checkpoint(checkpoint, config, coordinates.numbered(shapes))
+        dump = refusal_of(dump_rank) if case.refused else dump_rank
+        run_ranks(case.ranks, functools.partial(dump, case, folder, checkpoint))
+    if case.refused:
+        return case.write_refusal(folder, config, engine)
+    case.write_case(folder, config, shapes, engine, how, scales)
+
+
+def refusal_of(dump_rank):
+    """Like `dump_rank`, but of a case that the engine must refuse: what it says is written."""
+    def refused(case, folder, checkpoint, rank, store):
+        try:
+            dump_rank(case, folder, checkpoint, rank, store)
+        except ValueError as error:
+            (folder / f"refused-{rank}").write_text(str(error))
+        else:
+            raise AssertionError(f"{case.name} is not refused")
+    return refused
+
+
+def write_loaded(case, folder, rank, model, facts):
+    """What a rank's model has loaded. `facts` says which rank the engine means."""
+    if quant := case.options.get("quant"):
+        import codes
+
+        tensors, kept = codes.kept(model, quant)
+        facts = facts | {"kept": kept}
+    else:
+        tensors = coordinates.loaded_tensors(model)
+    case.write_rank(folder, rank, tensors, facts)
 
 
 def _run_and_exit(function, rank, store):

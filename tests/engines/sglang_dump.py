@@ -22,6 +22,8 @@ from sglang.srt.configs.model_config import ModelConfig
 from sglang.srt.distributed import parallel_state
 from sglang.srt.layers.dp_attention import init_dp_gathered_buffer, initialize_dp_attention
 from sglang.srt.layers.moe import initialize_moe_config
+from sglang.srt.layers.quantization.compressed_tensors.compressed_tensors import (
+    CompressedTensorsConfig)
 from sglang.srt.layers.rotary_embedding import factory
 from sglang.srt.model_loader import loader
 from sglang.srt.models import registry  # imports all models, here once for all ranks
@@ -37,13 +39,19 @@ import ranks
 bailing.register()
 # Rotary tables are no weights, and for the CPU there are but those of scaled positions.
 factory.get_rope_cpu = lambda *_, **__: torch.nn.Identity()
+# Which asks a GPU for its generation.
+CompressedTensorsConfig._check_scheme_supported = lambda *_, **__: True
+
+
+def dtype_of(case):
+    return "bfloat16" if "quant" in case.options else "float32"
 
 
 def start(case, checkpoint, rank, store):
     """SGLang's settings, made known to the process, and its groups. Returns the model's."""
-    options = case.options
+    options, dtype = case.options, dtype_of(case)
     arguments = ServerArgs(
-        model_path=str(checkpoint), device="cpu", dtype="float32", skip_tokenizer_init=True,
+        model_path=str(checkpoint), device="cpu", dtype=dtype, skip_tokenizer_init=True,
         tp_size=options.get("tp", 1), ep_size=options.get("ep", 1), pp_size=options.get("pp", 1),
         dp_size=options.get("dp", 1), enable_dp_attention="dp" in options, disable_cuda_graph=True,
         disable_radix_cache=True, disable_shared_experts_fusion=True)
@@ -53,7 +61,10 @@ def start(case, checkpoint, rank, store):
         world_size=case.ranks, rank=rank, local_rank=rank, backend="gloo",
         distributed_init_method=f"file://{store}")
     parallel_state.initialize_model_parallel()
-    model_config = ModelConfig(model_path=str(checkpoint), dtype="float32")
+    # By its compressed-tensors, which `quantization` overrules, experts of INT8 are for NPUs only.
+    model_config = ModelConfig(
+        model_path=str(checkpoint), dtype=dtype,
+        quantization="w8a8_int8" if options.get("quant") == "int8_channel" else None)
     # Set before this on the CPU, where it differs if tp does not divide the heads.
     facts = model_config.hf_config
     for name in ("linear_num_key_heads", "linear_num_value_heads"):
@@ -66,20 +77,21 @@ def start(case, checkpoint, rank, store):
 
 def dump_rank(case, folder, checkpoint, rank, store):
     torch.set_num_threads(1)
-    torch.set_default_dtype(torch.float32)
+    torch.set_default_dtype(getattr(torch, dtype_of(case)))
     model_config = start(case, checkpoint, rank, store)
     assert model_config.hf_config.architectures[0] in registry.ModelRegistry.get_supported_archs()
     load_config = LoadConfig(load_format="safetensors")
+    quantization = loader._get_quantization_config(model_config, load_config)
+    model = loader._initialize_model(model_config, load_config, quantization)
     # Some parameters are bf16 whatever the settings say, which would not hold the numbers.
-    model = loader._initialize_model(model_config, load_config).float()
-    with torch.no_grad():
-        for value in model.state_dict().values():
-            value.fill_(coordinates.UNSET)
+    if "quant" not in case.options:
+        model = model.float()
+    coordinates.unset(model)
     source = loader.DefaultModelLoader(load_config)
     # Called here, the fixup after loading would make derived weights for kernels.
     model.post_load_weights = lambda *_, **__: None
     model.load_weights(source._get_all_weights(model_config, model))
-    case.write_rank(folder, rank, coordinates.loaded_tensors(model), {"tp": rank})
+    ranks.write_loaded(case, folder, rank, model, {"tp": rank})
 
 
 def dump(case, out):

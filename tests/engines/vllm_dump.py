@@ -7,6 +7,7 @@ dumped is the state between loading and the processing of weights for kernels.
 
 import os
 import sys
+import unittest.mock
 
 # The package was installed without any device, which leaves out nothing but kernels.
 os.environ["VLLM_TARGET_DEVICE"] = "cpu"
@@ -18,6 +19,13 @@ import vllm.distributed.parallel_state as parallel_state
 from vllm.config import set_current_vllm_config
 from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.layers.fused_moe import unquantized_fused_moe_method as unquantized
+from vllm.model_executor.layers.fused_moe.oracle.fp8 import Fp8MoeBackend
+from vllm.model_executor.layers.fused_moe.oracle.int8 import Int8MoeBackend
+from vllm.model_executor.layers.quantization import fp8
+from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tensors_moe import (
+    compressed_tensors_moe_w8a8_fp8, compressed_tensors_moe_w8a8_int8)
+from vllm.model_executor.layers.quantization.compressed_tensors.schemes import (
+    compressed_tensors_w8a8_fp8, compressed_tensors_w8a8_int8)
 from vllm.model_executor.model_loader import get_model_loader
 from vllm.model_executor.model_loader.utils import initialize_model
 
@@ -34,13 +42,27 @@ unquantized.select_unquantized_moe_backend = lambda moe_config: (
     unquantized.UnquantizedMoeBackend.TRITON, None)
 
 
+def choose_kernels_of_gpus():
+    """The same for quantized weights, whose kernels are chosen before there are any weights."""
+    for module in (fp8, compressed_tensors_moe_w8a8_fp8):
+        module.select_fp8_moe_backend = lambda **_: (Fp8MoeBackend.TRITON, None)
+    compressed_tensors_moe_w8a8_int8.select_int8_moe_backend = (
+        lambda **_: (Int8MoeBackend.TRITON, None))
+    for module in (fp8, compressed_tensors_w8a8_fp8):
+        module.init_fp8_linear_kernel = unittest.mock.MagicMock()
+    compressed_tensors_w8a8_int8.init_int8_linear_kernel = unittest.mock.MagicMock()
+
+
+choose_kernels_of_gpus()
+
 bailing.register()
 
 
 def config_of(checkpoint, options):
+    dtype = "bfloat16" if "quant" in options else "float32"
     arguments = EngineArgs(
         model=str(checkpoint), tokenizer=str(checkpoint), skip_tokenizer_init=True,
-        dtype="float32", load_format="safetensors", enforce_eager=True, max_model_len=64,
+        dtype=dtype, load_format="safetensors", enforce_eager=True, max_model_len=64,
         tensor_parallel_size=options.get("tp", 1), pipeline_parallel_size=options.get("pp", 1),
         data_parallel_size=options.get("dp", 1), enable_expert_parallel="ep" in options,
         expert_placement_strategy=options.get("placement", "linear"),
@@ -60,14 +82,13 @@ def dump_rank(case, folder, checkpoint, rank, store):
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(case.ranks))
     config = config_of(checkpoint, case.options)
+    torch.set_default_dtype(config.model_config.dtype)
     with set_current_vllm_config(config):
         start_parallel_state(config, rank, case.ranks, store)
         model = initialize_model(vllm_config=config)
-        with torch.no_grad():
-            for value in coordinates.tensors_of(model).values():
-                value.fill_(coordinates.UNSET)
+        coordinates.unset(model)
         get_model_loader(config.load_config).load_weights(model, config.model_config)
-    case.write_rank(folder, rank, coordinates.loaded_tensors(model), {
+    ranks.write_loaded(case, folder, rank, model, {
         "tp": parallel_state.get_tp_group().rank_in_group,
         "pp": parallel_state.get_pp_group().rank_in_group,
         "dp": parallel_state.get_dp_group().rank_in_group,

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ namespace weir {
 /// 0 for padding.
 struct NumberedTensor {
   std::vector<std::int64_t> shape;
-  std::vector<std::int32_t> elements;
+  std::vector<std::int32_t> elements;  ///< None where only type and shape are compared.
+  std::string type = {};               ///< None where the engine was made to keep f32.
 };
 
 /// By the engine's own local names.
@@ -38,6 +40,10 @@ struct GoldenCase {
   std::string layout;
   std::uint32_t ranks = 0;
   std::vector<Tensor> canonical;  ///< As Transformers saves the model; sorted by name.
+  /// Where weights are codes, of which golden files have only scales: the type and shape of each
+  /// local tensor of each rank, "f8_e4m3 512 192".
+  std::vector<std::map<std::string, std::string>> kept = {};
+  std::string refused = {};  ///< Why the engine does not do it, in its own words, if so.
 };
 
 /// All cases below `root`, sorted by name. Throws what a damaged folder makes throw.
@@ -50,8 +56,16 @@ inline std::vector<GoldenCase> golden_cases(const std::filesystem::path& root) {
     GoldenCase golden{.name = folder.lexically_relative(root).generic_string(),
                       .folder = folder,
                       .layout = facts.at("layout"),
-                      .ranks = static_cast<std::uint32_t>(facts.at("ranks").size()),
                       .canonical = {}};
+    if (facts.contains("refused")) {
+      golden.refused = facts.at("refused");
+      cases.push_back(std::move(golden));
+      continue;
+    }
+    golden.ranks = static_cast<std::uint32_t>(facts.at("ranks").size());
+    for (const nlohmann::json& rank : facts.at("ranks")) {
+      if (rank.contains("kept")) golden.kept.push_back(rank.at("kept"));
+    }
     const auto buffers = facts.at("buffers").get<std::set<std::string>>();
     for (const auto& [name, shape] : facts.at("canonical").items()) {
       const auto extents = shape.get<std::vector<std::int64_t>>();
@@ -73,24 +87,42 @@ inline NumberedRank golden_rank(const GoldenCase& golden, std::uint32_t rank) {
   const auto path = golden.folder / ("rank-" + std::to_string(rank) + ".safetensors");
   const auto file = SafetensorsFile::open(path).value();
   NumberedRank tensors;
+  if (!golden.kept.empty()) {
+    for (const auto& [name, text] : golden.kept.at(rank)) {
+      std::istringstream words(text);
+      NumberedTensor& tensor = tensors[name];
+      words >> tensor.type;
+      for (std::int64_t extent = 0; words >> extent;) tensor.shape.push_back(extent);
+    }
+  }
   for (std::size_t index = 0; index < file->tensors().size(); ++index) {
     const FileTensor& tensor = file->tensors()[index];
-    NumberedTensor numbered{.shape = tensor.shape, .elements = {}};
+    NumberedTensor& numbered = tensors[tensor.name];
+    numbered.shape = tensor.shape;
     const std::span<const std::byte> bytes = file->data(index);
     numbered.elements.resize(bytes.size() / sizeof(std::int32_t));
     if (!bytes.empty()) std::memcpy(numbered.elements.data(), bytes.data(), bytes.size());
-    tensors.emplace(tensor.name, std::move(numbered));
   }
   return tensors;
 }
 
-/// The number of each canonical tensor's first element: they run on from 1 over all tensors.
+/// Whether golden files have the elements of that tensor. Where weights are codes they have those
+/// of scales: the dump held each code against its scale where the engine keeps them.
+inline bool is_numbered(const Model& model, const Tensor& tensor) {
+  return model.encodings.empty() ||
+         std::ranges::any_of(model.encodings, [&](const Encoding& encoding) {
+           return tensor.name.ends_with(encoding.scales_suffix);
+         });
+}
+
+/// The number of each canonical tensor's first element: they run on from 1 over all tensors that
+/// are numbered.
 inline std::vector<std::int64_t> first_numbers(const Model& model) {
   std::vector<std::int64_t> first;
   std::int64_t next = 1;
   for (const Tensor& tensor : model.tensors) {
     first.push_back(next);
-    next += element_count(tensor.shape);
+    if (is_numbered(model, tensor)) next += element_count(tensor.shape);
   }
   return first;
 }
@@ -119,13 +151,18 @@ inline NumberedRank numbered_rank(const Model& model, const RankLayout& layout) 
   const std::vector<std::int64_t> first = first_numbers(model);
   NumberedRank tensors;
   for (const LocalTensor& tensor : layout.tensors) {
+    NumberedTensor& local = tensors[tensor.name];
+    local = {.shape = tensor.shape, .elements = {}, .type = std::string(name_of(tensor.type))};
+    const auto is_one = [&](const LocalPiece& piece) {
+      return is_numbered(model, model.tensors[piece.tensor]);
+    };
+    if (!std::ranges::all_of(tensor.pieces, is_one)) continue;
     std::size_t count = 1;
     for (const std::int64_t extent : tensor.shape) count *= static_cast<std::size_t>(extent);
-    NumberedTensor local{.shape = tensor.shape, .elements = std::vector<std::int32_t>(count)};
+    local.elements.resize(count);
     for (const LocalPiece& piece : tensor.pieces) {
       number_piece(piece, model.tensors[piece.tensor].shape, first[piece.tensor], local);
     }
-    tensors.emplace(tensor.name, std::move(local));
   }
   return tensors;
 }
@@ -162,6 +199,9 @@ inline std::vector<std::string> differences(const Model& model, const NumberedRa
       lines.push_back(name + ": " + text_of_shape(theirs.shape) + " in the engine, " +
                       text_of_shape(ours.shape) + " in Weir");
       continue;
+    }
+    if (!theirs.type.empty() && ours.type != theirs.type) {
+      lines.push_back(name + ": " + theirs.type + " in the engine, " + ours.type + " in Weir");
     }
     const auto [mine, other] = std::ranges::mismatch(ours.elements, theirs.elements);
     if (mine == ours.elements.end()) continue;
