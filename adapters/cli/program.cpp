@@ -20,6 +20,7 @@ constexpr std::array verbs = {
          declare_reshard},
     Verb{"plan", "say what would move from a training layout to a rollout layout", declare_plan},
     Verb{"soak", "simulate exchanges with failing members, seed by seed", declare_soak},
+    Verb{"doctor", "say what this host offers for moving weights", declare_doctor},
     Verb{"inspect", "list what a file or folder of tensors holds", declare_inspect},
 };
 

@@ -32,6 +32,7 @@ Action declare_demo(CLI::App& app);
 Action declare_demo_shard(CLI::App& app);
 /// For those that `demo --async` starts.
 Action declare_async_shard(CLI::App& app);
+Action declare_doctor(CLI::App& app);
 Action declare_inspect(CLI::App& app);
 Action declare_plan(CLI::App& app);
 Action declare_reshard(CLI::App& app);

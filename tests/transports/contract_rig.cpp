@@ -6,7 +6,7 @@ namespace weir {
 
 Result<FetchReport> outcome(std::promise<Result<FetchReport>>& promise) {
   std::future<Result<FetchReport>> future = promise.get_future();
-  REQUIRE(future.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  REQUIRE(future.wait_for(std::chrono::seconds(30)) == std::future_status::ready);
   return future.get();
 }
 

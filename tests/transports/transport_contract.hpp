@@ -25,7 +25,8 @@ struct ContractCheck {
   std::function<void(const TransportSubject&)> run;
 };
 
-/// All of them. No check takes longer than ten seconds before it fails.
+/// All of them. No fetch takes longer than 30 seconds before its check fails: some machines are
+/// emulated.
 std::vector<ContractCheck> transport_contract();
 
 }  // namespace weir

@@ -24,9 +24,9 @@ namespace {
 
 constexpr std::string_view rdma_name = "rdma";
 
-/// The engine ends a transfer within about two seconds of whatever goes wrong; this is for the case
-/// that a device does not.
-constexpr auto probe_time_max = std::chrono::seconds(6);
+/// The engine ends a transfer within five seconds of whatever goes wrong; this is for the case that
+/// a device does not.
+constexpr auto probe_time_max = std::chrono::seconds(10);
 
 class RdmaFetch final : public Fetch {
  public:
@@ -172,9 +172,14 @@ Result<void> RdmaTransport::probe(const std::shared_ptr<rdma::Link>& link,
   std::future<Result<FetchReport>> future = promise.get_future();
   engine_.start(transfer,
                 [&promise](Result<FetchReport> report) { promise.set_value(std::move(report)); });
-  if (future.wait_for(probe_time_max) != std::future_status::ready) engine_.cancel(transfer);
+  const bool late = future.wait_for(probe_time_max) != std::future_status::ready;
+  if (late) engine_.cancel(transfer);
   engine_.wait(transfer);
   const Result<FetchReport> report = future.get();
+  if (!report && late) {
+    return failure(ErrorCode::timeout,
+                   "no read of it ended within " + std::to_string(probe_time_max.count()) + " s");
+  }
   if (!report) return failure(report);
   engine_.set_reached(*link, region);
   return {};

@@ -40,6 +40,14 @@ TEST_CASE("every verb explains itself", "[cli]") {
   REQUIRE(contains(run({"reshard", "--help"}).out, "--verify"));
 }
 
+TEST_CASE("the doctor says how RDMA and locked memory stand, on any host", "[cli]") {
+  const Run result = run({"doctor"});
+  REQUIRE(result.status == 0);
+  for (const char* heading : {"RDMA devices\n  ", "Locked memory ", "What two members use\n  "}) {
+    REQUIRE(contains(result.out, heading));
+  }
+}
+
 TEST_CASE("bad arguments are refused in one line that names them", "[cli]") {
   const std::vector<std::pair<std::vector<std::string>, std::string>> requests = {
       {{"reshard"}, "DIR is required"},

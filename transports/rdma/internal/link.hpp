@@ -98,7 +98,7 @@ struct Rail {
 
   RailState state = RailState::idle;
   rdma_cm_id* id = nullptr;  ///< The connector's; others post to it while the rail is up.
-  std::uint32_t number = 0;  ///< Of the present connection, never used twice.
+  std::uint32_t number = 0;  ///< Of the last connection, never used twice; 0 before the first.
   std::deque<Posted> posted;
   std::uint32_t first_sequence = 0;  ///< Of `posted.front()`.
   std::uint32_t reads_in_flight = 0;

@@ -13,8 +13,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// To resolve an address takes 500 ms at most, and a host that lives answers in some ms.
-constexpr Duration connect_time_max = milliseconds(1200);
+/// To resolve an address takes 500 ms at most, and a process that lives answers in some ms. One
+/// that was never reached may have much else to do when it begins; one that was lost is to be told
+/// of.
+constexpr Duration connect_time_max = seconds(5);
+constexpr Duration reconnect_time_max = milliseconds(1200);
 /// A device gives back what was posted at once when a queue pair is in error; one that does not is
 /// made to by destroying the queue pair.
 constexpr Duration drain_time_max = seconds(1);
@@ -113,7 +116,7 @@ void Engine::plan_rail(Rail& rail, bool wanted, TimePoint now, TimePoint& wake_a
                                 " peers already, which is as many as its completion queue is for"};
       } else {
         rail.state = RailState::connecting;
-        rail.deadline = now + connect_time_max;
+        rail.deadline = now + (rail.number == 0 ? connect_time_max : reconnect_time_max);
         ++connections_[rail.device];
         wake_at = std::min(wake_at, rail.deadline);
         tasks.push_back({RailTask::Kind::connect, &rail});
@@ -212,7 +215,7 @@ void Engine::fail_queue(Link& link) {
 }
 
 void Engine::tell(std::string text) {
-  if (note_) workers_.post([this, text = std::move(text)] { note_(text); });
+  if (note_) workers_.post([note = note_, text = std::move(text)] { note(text); });
 }
 
 }  // namespace weir::rdma

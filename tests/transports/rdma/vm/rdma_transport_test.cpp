@@ -5,6 +5,7 @@
 
 #include "tests/transports/contract_rig.hpp"
 #include "tests/transports/transport_contract.hpp"
+#include "transports/rdma/rdma_devices.hpp"
 
 namespace weir {
 
@@ -50,6 +51,20 @@ TEST_CASE("rdma serves host memory only", "[rdma]") {
   }
   REQUIRE_FALSE((*transport)->reads(RegionKind::device));
   REQUIRE_FALSE((*transport)->writes(RegionKind::device));
+}
+
+TEST_CASE("the devices are listed as they are", "[rdma]") {
+  const auto devices = rdma_devices();
+  REQUIRE(devices.has_value());
+  REQUIRE(devices->size() == 4);
+  REQUIRE(devices->front().name == "rxe0");
+  REQUIRE(devices->front().address == "10.77.0.1");
+  REQUIRE(devices->front().gid == "GID 1, RoCE v2");
+  REQUIRE(devices->front().message_bytes_max == 8 << 20);
+  for (const RdmaDevice& device : *devices) {
+    REQUIRE(device.active);
+    REQUIRE_FALSE(device.dma_buf);
+  }
 }
 
 TEST_CASE("an rdma device that is not there is named, and those that are", "[rdma]") {
