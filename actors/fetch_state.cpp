@@ -14,31 +14,55 @@ tl::unexpected<Error> invalid(const std::string& text) {
   return failure(ErrorCode::invalid, text);
 }
 
-/// Gathers the copies of one source into chunks.
+/// One source's copies, in chunks.
 class ChunkWriter {
  public:
-  ChunkWriter(std::uint32_t source, std::uint64_t bytes_max)
-      : source_(source), bytes_max_(bytes_max) {}
+  ChunkWriter(const PlanSource& source, std::uint64_t bytes_max) : bytes_max_(bytes_max) {
+    std::uint64_t begin = 0;
+    for (std::size_t i = 0; i < regions_per_slot(source.regions.size(), source.slots); ++i) {
+      region_begins_.push_back(begin);
+      begin += source.regions[i].bytes;
+    }
+  }
 
   void add(const Copy& copy) {
-    if (target_bytes(copy) <= bytes_max_) return append(copy);
-    for (const Copy& part : split(copy, bytes_max_)) append(part);
+    if (target_bytes(copy) <= bytes_max_) {
+      parts_.push_back(copy);
+      return;
+    }
+    for (const Copy& part : split(copy, bytes_max_)) parts_.push_back(part);
   }
-  std::vector<Chunk> take() { return std::move(chunks_); }
+
+  std::vector<Chunk> take() {
+    std::stable_sort(parts_.begin(), parts_.end(),
+                     [this](const Copy& a, const Copy& b) { return end_of(a) < end_of(b); });
+    std::vector<Chunk> chunks;
+    for (const Copy& part : parts_) {
+      const std::uint64_t bytes = target_bytes(part);
+      if (chunks.empty() || chunks.back().bytes + bytes > bytes_max_) {
+        chunks.push_back({part.source, 0, 0, {}});
+      }
+      chunks.back().bytes += bytes;
+      chunks.back().reach = end_of(part);
+      chunks.back().copies.push_back(part);
+    }
+    return chunks;
+  }
 
  private:
-  void append(const Copy& copy) {
-    const std::uint64_t bytes = target_bytes(copy);
-    if (chunks_.empty() || chunks_.back().bytes + bytes > bytes_max_) {
-      chunks_.push_back({source_, 0, {}});
+  /// Strides are positive: the last element ends last.
+  [[nodiscard]] std::uint64_t end_of(const Copy& copy) const {
+    std::uint64_t end =
+        region_begins_[copy.source_region] + copy.source_offset + size_of(copy.source_type);
+    for (int dim = 0; dim < copy.extent.rank(); ++dim) {
+      end += static_cast<std::uint64_t>((copy.extent[dim] - 1) * copy.source_stride[dim]);
     }
-    chunks_.back().bytes += bytes;
-    chunks_.back().copies.push_back(copy);
+    return end;
   }
 
-  std::uint32_t source_;
   std::uint64_t bytes_max_;
-  std::vector<Chunk> chunks_;
+  std::vector<std::uint64_t> region_begins_;  ///< In the slot.
+  std::vector<Copy> parts_;
 };
 
 /// A chunk's place in the common order: chunk `number` of `count` of its source.
@@ -91,11 +115,12 @@ Result<void> check_peer(const FetchRoutes& routes, const TargetShape& target) {
 
 }  // namespace
 
-std::vector<Chunk> chunks_of(const PlanPart& part, std::size_t source_count,
+std::vector<Chunk> chunks_of(const PlanPart& part, const std::vector<PlanSource>& sources,
                              std::uint64_t bytes_max) {
+  const std::size_t source_count = sources.size();
   std::vector<ChunkWriter> writers;
   writers.reserve(source_count);
-  for (std::uint32_t source = 0; source < source_count; ++source) {
+  for (const PlanSource& source : sources) {
     writers.emplace_back(source, std::max<std::uint64_t>(bytes_max, 1));
   }
   for (const Copy& copy : part.copies) {
@@ -157,6 +182,10 @@ Result<void> check(const FetchRoutes& routes, const std::vector<PlanSource>& sou
     return invalid("target slot " + std::to_string(routes.target_slot) + " of " +
                    std::to_string(target.slots));
   }
+  if (!routes.stands.empty() && routes.stands.size() != sources.size()) {
+    return invalid("word of " + std::to_string(routes.stands.size()) + " of " +
+                   std::to_string(sources.size()) + " sources");
+  }
   bool from_peer = false;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const Route& route = routes.by_source[i];
@@ -208,8 +237,11 @@ FetchState::FetchState(std::vector<Chunk> chunks, std::uint64_t window_bytes_max
       window_bytes_max_(window_bytes_max),
       progress_(chunks_.size(), Progress::to_do) {}
 
-void FetchState::begin(const FetchClaim& claim) {
+void FetchState::begin(const FetchClaim& claim, const FetchRoutes& routes) {
   WEIR_ASSERT(in_flight_.empty() && bytes_in_flight_ == 0);
+  routes_ = routes.by_source;
+  stands_.assign(routes_.size(), routes.stands.empty() ? everything : 0);
+  if (!routes.stands.empty()) stand(routes.stands);
   if (claim_ == claim) return;
   claim_ = claim;
   progress_.assign(chunks_.size(), Progress::to_do);
@@ -218,20 +250,38 @@ void FetchState::begin(const FetchClaim& claim) {
   chunks_done_ = 0;
 }
 
+void FetchState::stand(const std::vector<std::uint64_t>& stands) {
+  for (std::size_t i = 0; i < routes_.size(); ++i) {
+    const std::uint64_t bytes = routes_[i].peer ? everything : stands.at(routes_[i].source);
+    stands_[i] = std::max(stands_[i], bytes);
+  }
+}
+
+std::optional<std::uint32_t> FetchState::waits_for() const noexcept {
+  const auto found = std::find_if(stands_.begin(), stands_.end(),
+                                  [](std::uint64_t bytes) { return bytes != everything; });
+  if (found == stands_.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(found - stands_.begin());
+}
+
 std::optional<std::size_t> FetchState::start_next(std::uint64_t start) {
   WEIR_ASSERT(claim_.has_value());
   while (first_to_do_ < chunks_.size() && progress_[first_to_do_] != Progress::to_do) {
     ++first_to_do_;
   }
-  if (first_to_do_ == chunks_.size()) return std::nullopt;
-  const std::uint64_t bytes = chunks_[first_to_do_].bytes;
+  std::size_t next = first_to_do_;
+  while (next < chunks_.size() && (progress_[next] != Progress::to_do || !stands(chunks_[next]))) {
+    ++next;
+  }
+  if (next == chunks_.size()) return std::nullopt;
+  const std::uint64_t bytes = chunks_[next].bytes;
   const std::uint64_t room = window_bytes_max_ - std::min(window_bytes_max_, bytes_in_flight_);
   if (!in_flight_.empty() && bytes > room) return std::nullopt;
-  const bool fresh = in_flight_.emplace(start, first_to_do_).second;
+  const bool fresh = in_flight_.emplace(start, next).second;
   WEIR_ASSERT(fresh);
   bytes_in_flight_ += bytes;
-  progress_[first_to_do_] = Progress::in_flight;
-  return first_to_do_++;
+  progress_[next] = Progress::in_flight;
+  return next;
 }
 
 std::optional<std::size_t> FetchState::end(std::uint64_t start, bool moved) {

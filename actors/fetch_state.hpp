@@ -2,6 +2,7 @@
 // How a plan part is fetched: cut into chunks, each read along a route, counted once, and resumed
 // after a fault. Plain values without clock or messages.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -18,19 +19,23 @@ namespace weir {
 struct Chunk {
   std::uint32_t source = 0;
   std::uint64_t bytes = 0;  ///< Target bytes.
+  /// Of the slot's regions, one after another, it reads no byte from here on.
+  std::uint64_t reach = 0;
   std::vector<Copy> copies;
 };
 
-/// With two chunks in flight neither the wire nor whoever issues the next one idles.
+/// With two chunks in flight neither the wire nor whoever issues the next one idles; and no chunk
+/// is so large that much of a version that is being written has to wait for it.
 constexpr std::uint64_t chunk_bytes_max(std::uint64_t window_bytes_max) noexcept {
-  return window_bytes_max / 2;
+  return std::min(window_bytes_max / 2, std::uint64_t{16} << 20);
 }
 
 /// The part in chunks of at most `bytes_max` target bytes; a single element that has more is a
-/// chunk of its own. Together they do exactly what the part's copies do. Their order interleaves
-/// the sources so that all end at about the same time, and begins with another source for each
-/// target. `source_count` is the plan's; copies have passed `check_part`.
-std::vector<Chunk> chunks_of(const PlanPart& part, std::size_t source_count,
+/// chunk of its own. Together they do exactly what the part's copies do. Those of one source are in
+/// the order of its memory, in which a version is written. The order of all interleaves the
+/// sources so that all end at about the same time, and begins with another source for each
+/// target. `sources` are the plan's; the plan has passed `check_part`.
+std::vector<Chunk> chunks_of(const PlanPart& part, const std::vector<PlanSource>& sources,
                              std::uint64_t bytes_max);
 
 /// The memory that is written: `slots` sets of regions of these sizes.
@@ -50,6 +55,7 @@ struct FetchRoutes {
   std::uint32_t peer_slots = 1;
   ShardId peer;
   std::vector<RegionInfo> peer_regions;  ///< Of all its slots.
+  std::vector<std::uint64_t> stands;     ///< As in a `Lease`.
 };
 
 /// A peer's word: every slot and number is in range, and what stands in for a source, or for our
@@ -84,9 +90,13 @@ class FetchState {
   FetchState(std::vector<Chunk> chunks, std::uint64_t window_bytes_max);
 
   /// Goes on where it was under an equal claim, begins anew under any other. Nothing is in flight.
-  void begin(const FetchClaim& claim);
-  /// Takes the next chunk that the window has room for as started under `start`, a number that was
-  /// never used before. Nothing where there is none, or it has to wait for others to end.
+  /// `routes` have passed `check`.
+  void begin(const FetchClaim& claim, const FetchRoutes& routes);
+  /// More of the version stands; `stands` as in a `Lease`, for as many sources.
+  void stand(const std::vector<std::uint64_t>& stands);
+  /// Takes the next chunk that stands, and that the window has room for, as started under `start`,
+  /// a number that was never used before. Nothing where there is none, or it has to wait for others
+  /// to end or for more to stand.
   std::optional<std::size_t> start_next(std::uint64_t start);
   /// A start has ended, with all bytes there or not. Returns its chunk; nothing when it is not in
   /// flight: a second word on the same start counts nothing.
@@ -98,7 +108,12 @@ class FetchState {
     return in_flight_;
   }
   [[nodiscard]] std::uint64_t bytes_in_flight() const noexcept { return bytes_in_flight_; }
-  [[nodiscard]] bool whole() const noexcept { return chunks_done_ == chunks_.size(); }
+  /// Every chunk is done, and the version stands whole where it was read.
+  [[nodiscard]] bool whole() const noexcept {
+    return chunks_done_ == chunks_.size() && !waits_for();
+  }
+  /// A source of the plan of which not all stands.
+  [[nodiscard]] std::optional<std::uint32_t> waits_for() const noexcept;
   /// Under the present claim, each chunk counted once.
   [[nodiscard]] std::uint64_t bytes_done() const noexcept { return bytes_done_; }
   [[nodiscard]] std::uint64_t chunks_done() const noexcept { return chunks_done_; }
@@ -106,11 +121,17 @@ class FetchState {
  private:
   enum class Progress : std::uint8_t { to_do, in_flight, done };
 
+  [[nodiscard]] bool stands(const Chunk& chunk) const {
+    return chunk.reach <= stands_[chunk.source];
+  }
+
   std::vector<Chunk> chunks_;
   std::uint64_t window_bytes_max_ = 0;
   std::optional<FetchClaim> claim_;
-  std::vector<Progress> progress_;  ///< By chunk.
-  std::size_t first_to_do_ = 0;     ///< No chunk before it is to do.
+  std::vector<Route> routes_;
+  std::vector<std::uint64_t> stands_;  ///< By source of the plan: of what is read for it.
+  std::vector<Progress> progress_;     ///< By chunk.
+  std::size_t first_to_do_ = 0;        ///< No chunk before it is to do.
   std::map<std::uint64_t, std::size_t> in_flight_;
   std::uint64_t bytes_in_flight_ = 0;
   std::uint64_t bytes_done_ = 0;

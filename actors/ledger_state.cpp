@@ -57,6 +57,10 @@ void LedgerState::lose(const MemberInfo& member) {
   });
   if (shard.side == Side::trainer) {
     contents_.erase(shard);
+    stands_.erase(shard);
+    std::erase_if(begun_,
+                  [&shard](const auto& entry) { return entry.first.replica == shard.replica; });
+    end_early_leases();
     // Its peers' parts stay where they are: they count again when it comes back and stages its own.
     const auto target = targets_.find(shard.replica);
     if (target != targets_.end()) target->second.wanting.erase(shard);
@@ -83,18 +87,24 @@ void LedgerState::put_together(std::uint32_t replica) {
   if (!roster_.whole({Side::trainer, replica})) return;
   const std::vector<SlotReport>& first = contents_.at({Side::trainer, replica, 0});
   for (std::uint32_t slot = 0; slot < first.size(); ++slot) {
-    bool same = first[slot].state == SlotState::whole;
+    bool same = first[slot].state != SlotState::empty;
+    bool whole = first[slot].state == SlotState::whole;
     for (std::uint32_t rank = 1; same && rank < roster_.trainer_ranks; ++rank) {
       const std::vector<SlotReport>& other = contents_.at({Side::trainer, replica, rank});
-      same = slot < other.size() && other[slot] == first[slot];
+      same = slot < other.size() && other[slot].state != SlotState::empty &&
+             other[slot].version == first[slot].version;
+      whole = whole && same && other[slot].state == SlotState::whole;
     }
     const Holder holder{Side::trainer, replica, slot};
-    if (same) {
+    begun_.erase(holder);
+    if (whole) {
       hold(holder, first[slot].version);
-    } else {
-      held_.erase(holder);
+      continue;
     }
+    held_.erase(holder);
+    if (same && !is_closing(holder)) begun_[holder] = first[slot].version;
   }
+  end_early_leases();
 }
 
 // ---- trainers ----------------------------------------------------------------------------------
@@ -136,7 +146,8 @@ Result<void> LedgerState::acquire(const ShardId& trainer, std::uint64_t version)
 
 bool LedgerState::full(std::uint32_t replica) const {
   if (!roster_.whole({Side::trainer, replica})) return false;
-  return is_read({Side::trainer, replica, slot_for(replica, 0)});
+  const Holder holder{Side::trainer, replica, slot_for(replica, 0)};
+  return is_read(holder) && !begun_.contains(holder);
 }
 
 /// Where its shards have begun `version`; else an empty slot while there is one, else that of the
@@ -205,6 +216,7 @@ Result<void> LedgerState::staged(const ShardId& trainer, std::uint64_t version) 
       if (slot.version != version) continue;
       slot.state = SlotState::whole;
       put_together(trainer.replica);
+      tell_begun(version);
       settle();
       return {};
     }
@@ -222,6 +234,8 @@ void LedgerState::hold(const Holder& holder, std::uint64_t version) {
   if (ready_ && version <= *ready_) return;
   ready_ = version;
   effects_.emplace_back(ledger::Ready{version});
+  for (auto& [number, live] : leases_) live.ready = live.ready || live.lease.version == version;
+  tell_standing();
 }
 
 // ---- readers -----------------------------------------------------------------------------------
@@ -240,7 +254,7 @@ std::optional<Error> LedgerState::refusal(const Wish& wish) const {
   if (!is_as_then(wish.replica, wish.term)) {
     return Error{ErrorCode::refused, who + "its members have changed"};
   }
-  if (ready_ != wish.version) {
+  if (ready_ != wish.version && !is_begun(wish.version)) {
     return Error{ErrorCode::refused,
                  who + (ready_ && wish.version < *ready_ ? version_text(*ready_) + " took its place"
                                                          : "it is not ready")};
@@ -259,18 +273,23 @@ std::vector<Holder> LedgerState::choice(std::uint64_t version, std::uint32_t rea
   std::vector<Holder> chosen;
   const std::size_t trainers = trainer_replicas();
   std::size_t trainers_chosen = 0;
+  const auto struck = [&failed](const Holder& holder) {
+    return std::any_of(failed.begin(), failed.end(), [&holder](const ShardId& shard) {
+      return shard.side == holder.side && shard.replica == holder.replica;
+    });
+  };
   for (const auto& [holder, held] : held_) {
     // Rollout replicas stand in where a trainer replica is missing; else they are left in peace.
     // They come after all trainers.
     if (holder.side == Side::rollout && !chosen.empty() && trainers_chosen >= trainers) break;
     const bool own = holder.side == Side::rollout && holder.replica == reader;
-    const bool struck =
-        std::any_of(failed.begin(), failed.end(), [&one = holder](const ShardId& shard) {
-          return shard.side == one.side && shard.replica == one.replica;
-        });
-    if (held != version || own || struck || is_closing(holder)) continue;
+    if (held != version || own || struck(holder) || is_closing(holder)) continue;
     if (holder.side == Side::trainer) ++trainers_chosen;
     chosen.push_back(holder);
+  }
+  if (ready_ && version <= *ready_) return chosen;
+  for (const auto& [holder, begun] : begun_) {
+    if (begun == version && !struck(holder)) chosen.push_back(holder);
   }
   return chosen;
 }
@@ -300,12 +319,16 @@ Result<Lease> LedgerState::renew(std::uint64_t lease, const ShardId& failed) {
 }
 
 Result<void> LedgerState::confirm(std::uint64_t lease) {
-  if (!leases_.contains(lease)) {
+  const auto found = leases_.find(lease);
+  if (found == leases_.end()) {
     return failure(ErrorCode::refused, "lease " + std::to_string(lease) + " was taken away");
   }
+  const bool ready = found->second.ready;
+  const std::uint64_t version = found->second.lease.version;
   end_lease(lease, false);
   settle();
-  return {};
+  if (ready) return {};
+  return failure(ErrorCode::refused, version_text(version) + " is not ready");
 }
 
 void LedgerState::release(std::uint64_t lease) {
@@ -377,19 +400,29 @@ void LedgerState::settle() {
 }
 
 void LedgerState::grant_trainers() {
+  std::vector<std::uint32_t> granted;
   for (auto& [replica, target] : targets_) {
     if (!roster_.whole({Side::trainer, replica})) continue;
     if (!target.slot) target.slot = slot_for(replica, target.version);
     const Holder holder{Side::trainer, replica, *target.slot};
-    if (is_read(holder) || target.wanting.empty()) continue;
+    if (target.wanting.empty()) continue;
+    // Those who read what is begun anew can't go on.
+    if (begun_.erase(holder) != 0) end_early_leases();
+    if (is_read(holder)) continue;
     held_.erase(holder);
     for (const ShardId& shard : target.wanting) {
-      SlotReport& slot = contents_.at(shard)[*target.slot];
-      slot = {SlotState::writing, target.version};
+      // A shard writes one version at a time: what it had begun in another slot is left unfinished.
+      for (SlotReport& slot : contents_.at(shard)) {
+        if (slot.state == SlotState::writing) slot = {};
+      }
+      contents_.at(shard)[*target.slot] = {SlotState::writing, target.version};
+      stands_.erase(shard);
       effects_.emplace_back(ledger::Granted{shard, target.version, *target.slot});
     }
     target.wanting.clear();
+    granted.push_back(replica);
   }
+  for (const std::uint32_t replica : granted) put_together(replica);
 }
 
 void LedgerState::grant_leases() {
@@ -406,9 +439,12 @@ void LedgerState::grant_leases() {
       continue;
     }
     held_.erase(own);
-    Lease lease{next_number_++, wanted.version, choice(wanted.version, wanted.replica, {})};
+    Lease lease{next_number_++, wanted.version, choice(wanted.version, wanted.replica, {}), {}};
+    const bool ready = ready_ == wanted.version;
+    if (!ready) lease.stands = stands_by_source(wanted.version);
     reading_[wanted.replica] = lease.number;
-    use(leases_.emplace(lease.number, LiveLease{lease, wanted.replica, {}, {}}).first->second,
+    use(leases_.emplace(lease.number, LiveLease{lease, wanted.replica, {}, {}, ready})
+            .first->second,
         lease.holders);
     effects_.emplace_back(ledger::Leased{request, std::move(lease)});
     wish = wishes_.erase(wish);

@@ -47,15 +47,30 @@ struct Revoked {
 struct Ready {
   std::uint64_t version;
 };
+/// The version may be read as far as it stands: it is being written.
+struct Begun {
+  std::uint64_t version;
+};
+/// More stands of what is read under that lease.
+struct Standing {
+  std::uint64_t lease;
+  std::uint32_t replica;
+  std::vector<std::uint64_t> stands;
+};
 }  // namespace ledger
-using LedgerEffect = std::variant<ledger::Granted, ledger::Superseded, ledger::Leased,
-                                  ledger::NotLeased, ledger::Revoked, ledger::Ready>;
+using LedgerEffect =
+    std::variant<ledger::Granted, ledger::Superseded, ledger::Leased, ledger::NotLeased,
+                 ledger::Revoked, ledger::Ready, ledger::Begun, ledger::Standing>;
 
 /// The decisions of the ledger. Of every version it knows the holders: the replicas that hold it
 /// whole. STAGING → READY (it has a holder) → RETIRING (a newer one is READY: no new leases) →
 /// gone (no holder). A slot is written only when no lease reads it, and bytes that were fetched
 /// under a lease count only if the lease is still there when it is confirmed.
-/// A plain value without clock or messages: deadlines are calls. Every error leaves it as it was.
+/// A version is begun, and may be leased early, once every trainer replica of the plan writes it,
+/// some of each of its shards stands, and the version before is whole in a trainer. Such a lease is
+/// confirmed only when the version is READY; until then it ends as soon as one of those that it
+/// reads does not write that version any more, and nobody who wants to write waits for it. A plain
+/// value without clock or messages: deadlines are calls. Every error leaves it as it was.
 class LedgerState {
  public:
   struct Options {
@@ -79,6 +94,12 @@ class LedgerState {
   std::string forget(const ShardId& trainer);
   /// A trainer shard's bytes of `version` stand. Saying so twice is no error. Errors: `refused`.
   Result<void> staged(const ShardId& trainer, std::uint64_t version);
+  /// Of the slot that it is writing `version` to, the first `bytes` bytes stand: its regions one
+  /// after another. Word of what it is not writing says nothing.
+  void standing(const ShardId& trainer, std::uint64_t version, std::uint64_t bytes);
+  /// Early readers are told how much stands by now. A call of its own, so that it can be made
+  /// seldom; those of a version that becomes READY are told at once.
+  void tell_standing();
 
   /// Rollout replica `replica` wants to read `version` and will overwrite its slot `target_slot`.
   /// `term` is the newest seat of its members as it knows them. Granted or refused by an effect,
@@ -90,7 +111,8 @@ class LedgerState {
   /// holder is left).
   Result<Lease> renew(std::uint64_t lease, const ShardId& failed);
   /// Ends the lease. Success means that all that was read under it until now are the version's
-  /// bytes. Errors: `refused` (no such lease: it was revoked, or its replica has changed).
+  /// bytes. Errors: `refused` (no such lease: it was revoked, or its replica has changed; or it
+  /// ends here, as its version is not READY).
   Result<void> confirm(std::uint64_t lease);
   /// Ends the lease, if it is still there. What was read under it does not count.
   void release(std::uint64_t lease);
@@ -123,6 +145,7 @@ class LedgerState {
     std::uint32_t replica = 0;
     std::set<Holder> used;  ///< All that it was ever told to read from.
     std::set<ShardId> failed;
+    bool ready = false;  ///< Its version is, or was.
   };
   struct Wish {
     std::uint64_t version = 0;
@@ -141,6 +164,13 @@ class LedgerState {
   void abandon(std::uint32_t replica);
   void hold(const Holder& holder, std::uint64_t version);
   void end_lease(std::uint64_t number, bool tell);
+  /// Whose version will not become READY as it was begun.
+  void end_early_leases();
+  void tell_begun(std::uint64_t version);
+  [[nodiscard]] bool is_begun(std::uint64_t version) const;
+  /// How much of the version a trainer shard has.
+  [[nodiscard]] std::uint64_t stands(const ShardId& trainer, std::uint64_t version) const;
+  [[nodiscard]] std::vector<std::uint64_t> stands_by_source(std::uint64_t version) const;
   /// The lease's reader is told of these.
   void use(LiveLease& live, const std::vector<Holder>& holders);
   /// Whether all members of a rollout replica are those of that term.
@@ -159,13 +189,16 @@ class LedgerState {
   Options options_;
   Roster roster_;  ///< Without the patterns, and of members what they said when they joined.
   std::map<ShardId, std::vector<SlotReport>> contents_;  ///< Of each trainer shard's slots.
-  std::map<Holder, std::uint64_t> held_;                 ///< Whole versions, by where they lie.
-  std::map<std::uint32_t, Target> targets_;              ///< By trainer replica.
+  std::map<ShardId, std::uint64_t> stands_;  ///< Bytes of what each is writing, if there are any.
+  std::map<Holder, std::uint64_t> held_;     ///< Whole versions, by where they lie.
+  std::map<Holder, std::uint64_t> begun_;    ///< What all shards are writing, or have written.
+  std::map<std::uint32_t, Target> targets_;  ///< By trainer replica.
   std::map<std::uint64_t, LiveLease> leases_;
   std::map<std::uint32_t, std::uint64_t> reading_;  ///< The lease of a replica that has one.
   std::map<Holder, std::size_t> read_;              ///< How many leases read it; not zero.
   std::map<std::uint64_t, Wish> wishes_;
   std::optional<std::uint64_t> ready_;  ///< The newest version that ever was.
+  std::uint64_t begun_told_ = 0;        ///< The newest one.
   std::uint64_t next_number_ = 1;       ///< Of leases and requests.
   std::vector<LedgerEffect> effects_;
 };

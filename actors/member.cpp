@@ -83,7 +83,10 @@ class CafMember final : public Member {
         manifest_(std::move(manifest)),
         exposure_(*options.transport),
         system_(config_.use_network(options.silence_max)),
-        outcome_(ended_.get_future().share()) {}
+        outcome_(ended_.get_future().share()) {
+    for (const RegionInfo& region : manifest_.regions) slot_bytes_ += region.bytes;
+    slot_bytes_ /= manifest_.slots;
+  }
 
   /// The shard ends when its system does, and with it what is written to the regions.
   ~CafMember() override {
@@ -127,7 +130,16 @@ class CafMember final : public Member {
     self->request(trainer_, deadline + owner_grace, AcquireAtom::value, version, deadline)
         .receive([&slot](const Acquired& acquired) { slot = acquired.slot; },
                  [&slot](caf::error& error) { slot = tl::unexpected(from_caf(error)); });
+    told_of_ = 0;
     return slot;
+  }
+
+  void standing(std::uint64_t version, std::uint64_t bytes) override {
+    if (version != told_of_) told_ = 0;
+    told_of_ = version;
+    if (!trainer_ || bytes < told_ || bytes - told_ < slot_bytes_ / standing_steps) return;
+    told_ = bytes;
+    caf::anon_send(trainer_, StandAtom::value, version, bytes);
   }
 
   Result<void> publish(std::uint64_t version) override {
@@ -145,6 +157,8 @@ class CafMember final : public Member {
  private:
   /// The trainer's actor answers in time by itself; this is for the case that it never does.
   static constexpr Duration owner_grace = std::chrono::seconds(60);
+  /// Of one version at most so many messages say how much stands.
+  static constexpr std::uint64_t standing_steps = 16;
 
   [[nodiscard]] tl::unexpected<Error> no_trainer() const {
     return failure(ErrorCode::invalid, text_of(manifest_.shard) + " is no trainer shard");
@@ -159,6 +173,9 @@ class CafMember final : public Member {
   std::shared_future<Result<void>> outcome_;
   TrainerHostActor trainer_;  ///< Null for rollout shards.
   caf::strong_actor_ptr shard_;
+  std::uint64_t slot_bytes_ = 0;
+  std::uint64_t told_ = 0;     ///< That so many bytes of its slot stand.
+  std::uint64_t told_of_ = 0;  ///< The version.
 };
 
 }  // namespace

@@ -89,6 +89,13 @@ class Member {
   /// exchange within `deadline`).
   virtual Result<std::uint32_t> begin_update(std::uint64_t version,
                                              std::chrono::nanoseconds deadline) = 0;
+  /// Trainer shards, between `begin_update` and `publish` of `version`, or while their hook updates
+  /// to it: the first `bytes` bytes of the slot, its regions one after another, stand, and rollout
+  /// shards with memory to spare may read them; as `Stager`'s progress. Whoever begins that version
+  /// anew calls `begin_update` again before it changes any of them. Told on in steps of a sixteenth
+  /// of the slot. Waits for nothing, and has no effect for a version that is not being written.
+  /// Threading: any thread, one call of this and of `begin_update` at a time.
+  virtual void standing(std::uint64_t version, std::uint64_t bytes) = 0;
   /// Trainer shards: the bytes of `version` stand in its slot, and stay until `begin_update` of
   /// another returns. Errors: `refused` (not begun), `unavailable`, `timeout`.
   virtual Result<void> publish(std::uint64_t version) = 0;

@@ -57,11 +57,26 @@ void ReplicaState::announce(std::uint64_t version) {
   if (newest_ != 0 && !begun) ++superseded_;
   newest_ = version;
   waiting_ = false;
-  if (follow_ == Follow::jump && goal_ != 0 && !confirmed_ && !abort_) {
+  if (follow_ == Follow::jump && goal_ != 0 && goal_ != version && !confirmed_ && !abort_) {
     abort_ = true;
     ++superseded_;
   }
   step();
+}
+
+void ReplicaState::begun(std::uint64_t version) {
+  begun_ = std::max(begun_, version);
+  step();
+}
+
+void ReplicaState::standing(std::uint64_t lease, const std::vector<std::uint64_t>& stands) {
+  if (!lease_ || lease_->number != lease || abort_) return;
+  lease_->stands = stands;
+  for (std::uint32_t rank = 0; rank < shards_.size(); ++rank) {
+    if (shards_[rank].busy == Busy::fetching) {
+      effects_.emplace_back(replica::Tell{rank, lease, stands});
+    }
+  }
 }
 
 void ReplicaState::revoked(std::uint64_t lease) {
@@ -129,10 +144,9 @@ void ReplicaState::fetched(const From& from, std::uint64_t bytes) {
   if (shard == nullptr) return;
   if (bytes != shard->bytes_needed) {
     return expel(from.rank,
-                 {ErrorCode::invalid, text_of(ShardId{Side::rollout, replica_, from.rank}) +
-                                          " moved " + std::to_string(bytes) + " of the " +
-                                          std::to_string(shard->bytes_needed) + " bytes of " +
-                                          version_text(goal_)});
+                 {ErrorCode::invalid, name(from.rank) + " moved " + std::to_string(bytes) +
+                                          " of the " + std::to_string(shard->bytes_needed) +
+                                          " bytes of " + version_text(goal_)});
   }
   shard->fetched = true;
   bytes_moved_ += bytes;
@@ -148,9 +162,8 @@ void ReplicaState::source_failed(const From& from, const ShardId& source) {
       });
   // Each report strikes off one of those, so that they come to an end.
   if (!told) {
-    return expel(from.rank, {ErrorCode::invalid,
-                             text_of(ShardId{Side::rollout, replica_, from.rank}) + " says that " +
-                                 text_of(source) + " failed, which it was not told to read"});
+    return expel(from.rank, {ErrorCode::invalid, name(from.rank) + " says that " + text_of(source) +
+                                                     " failed, which it was not told to read"});
   }
   if (lease_ && !abort_) {
     shard->stalled = true;
@@ -308,17 +321,27 @@ bool ReplicaState::choose_goal() {
     }
     if (anyone_busy()) return true;
     if (!in_service_ || version_ != all->version) serve();
-    if (newest_ <= all->version || waiting_) return true;
+    if (newest_ > all->version ? waiting_ : !choose_early_goal()) return true;
   } else {
     leave_service("its shards hold no common version");
     if (pause_if([](const ReplicaState&, const Shard& shard) { return shard.running; }))
       return true;
     if (newest_ == 0 || newest_ < floor_ || waiting_) return true;
   }
-  goal_ = newest_;
+  if (goal_ == 0) goal_ = newest_;
   goal_slot_ = slot_for(goal_);
   bytes_moved_ = 0;
   return false;
+}
+
+/// Only what is written while it is not live may come to nothing.
+bool ReplicaState::choose_early_goal() {
+  const std::uint64_t version = std::exchange(begun_, 0);
+  goal_slot_ = slot_for(version);
+  const auto lives_there = [this](const Shard& shard) { return writes_live(shard); };
+  if (version <= version_ || std::any_of(shards_.begin(), shards_.end(), lives_there)) return false;
+  goal_ = version;
+  return true;
 }
 
 /// Lease, then fetch, then confirmation. What is written to may not be in use.
@@ -386,8 +409,8 @@ bool ReplicaState::install_all() {
 }
 
 void ReplicaState::try_later() {
-  // What has taken the place of a failed goal has not failed yet.
-  if (goal_ != 0 && goal_ < newest_) return;
+  // What has taken the place of a failed goal has not failed yet; an early one has to be READY.
+  if (goal_ != 0 && goal_ != newest_) return;
   waiting_ = true;
   effects_.emplace_back(replica::Retry{++retry_number_, ++attempt_});
 }
@@ -451,10 +474,6 @@ std::uint64_t ReplicaState::term() const {
   std::uint64_t newest = 0;
   for (const Shard& shard : shards_) newest = std::max(newest, shard.seat);
   return newest;
-}
-
-std::vector<ReplicaEffect> ReplicaState::take_effects() {
-  return std::exchange(effects_, {});
 }
 
 std::string ReplicaState::doing(std::uint32_t rank) const {

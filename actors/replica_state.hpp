@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -36,6 +37,12 @@ struct Fetch {
   std::uint32_t rank;
   Lease lease;
   std::uint32_t slot;
+};
+/// More of the version stands than the shard was told when it was asked to fetch, or since.
+struct Tell {
+  std::uint32_t rank;
+  std::uint64_t lease;
+  std::vector<std::uint64_t> stands;
 };
 struct Cancel {
   std::uint32_t rank;
@@ -78,8 +85,8 @@ struct Out {
 }  // namespace replica
 using ReplicaEffect =
     std::variant<replica::AskLease, replica::Renew, replica::Confirm, replica::Release,
-                 replica::Fetch, replica::Cancel, replica::Pause, replica::Install, replica::Resume,
-                 replica::Expel, replica::Retry, replica::Committed, replica::Out>;
+                 replica::Fetch, replica::Tell, replica::Cancel, replica::Pause, replica::Install,
+                 replica::Resume, replica::Expel, replica::Retry, replica::Committed, replica::Out>;
 
 /// The decisions of a replica coordinator. It keeps the newest version that was announced and not
 /// begun; fetches it under a lease; and switches in two phases: no shard installs before every
@@ -96,6 +103,11 @@ class ReplicaState {
   /// Takes over who is there. A shard with a new seat has what it says.
   void update(const Roster& roster);
   void announce(std::uint64_t version);
+  /// The version is being written. It is read as far as it stands, once, by a replica that serves
+  /// the newest one that is READY and has memory to spare: should the version come to nothing, the
+  /// replica has lost nothing.
+  void begun(std::uint64_t version);
+  void standing(std::uint64_t lease, const std::vector<std::uint64_t>& stands);
   void revoked(std::uint64_t lease);
   void retry(std::uint64_t number);
 
@@ -125,7 +137,7 @@ class ReplicaState {
   void failed(const From& from, const Error& why);
 
   /// What is to be done since the last call.
-  std::vector<ReplicaEffect> take_effects();
+  std::vector<ReplicaEffect> take_effects() { return std::exchange(effects_, {}); }
 
   [[nodiscard]] bool in_service() const noexcept { return in_service_; }
   /// Served, or last served.
@@ -169,6 +181,7 @@ class ReplicaState {
   bool stay_out();
   bool go_back();
   bool choose_goal();
+  bool choose_early_goal();
   bool obtain();
   void fetch(std::uint32_t rank);
   bool pause_if(bool (*which)(const ReplicaState&, const Shard&));
@@ -178,6 +191,9 @@ class ReplicaState {
   void serve();
   void leave_service(const std::string& why);
 
+  [[nodiscard]] std::string name(std::uint32_t rank) const {
+    return text_of(ShardId{Side::rollout, replica_, rank});
+  }
   [[nodiscard]] bool all_there() const;
   [[nodiscard]] bool anyone_busy() const;
   /// What all shards have installed, if it is the same.
@@ -190,6 +206,7 @@ class ReplicaState {
   Follow follow_;
   std::vector<Shard> shards_;
   std::uint64_t newest_ = 0;  ///< Announced.
+  std::uint64_t begun_ = 0;   ///< The newest that was begun; 0 once it was tried.
   std::uint64_t goal_ = 0;    ///< Being brought in; 0 for none.
   std::uint32_t goal_slot_ = 0;
   bool asking_ = false;  ///< The ledger owes an answer to a request for a lease or a confirmation.

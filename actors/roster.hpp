@@ -103,11 +103,17 @@ struct Holder {
 
 std::string text_of(const Holder& holder);
 
+/// That much of a slot of any size.
+inline constexpr std::uint64_t everything = ~std::uint64_t{0};
+
 /// A claim on a version: its bytes stay as they are in `holders` until it ends.
 struct Lease {
   std::uint64_t number = 0;  ///< Never used again.
   std::uint64_t version = 0;
   std::vector<Holder> holders;  ///< Trainers first.
+  /// Where it began before the version was READY: by source of the plan, so many bytes of the
+  /// slot's regions, one after another, are there; `everything` once all are. Else empty: all are.
+  std::vector<std::uint64_t> stands = {};
 };
 
 /// From where a rollout shard reads what its plan has from one source.

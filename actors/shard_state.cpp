@@ -63,6 +63,11 @@ Result<void> TrainerState::acquired(std::uint64_t version, std::uint32_t slot) {
   return {};
 }
 
+bool TrainerState::writes(std::uint64_t version) const {
+  const SlotReport writing{SlotState::writing, version};
+  return std::find(status_.slots.begin(), status_.slots.end(), writing) != status_.slots.end();
+}
+
 Result<void> TrainerState::staged(std::uint64_t version) {
   for (SlotReport& slot : status_.slots) {
     if (slot.version != version || slot.state == SlotState::empty) continue;

@@ -27,6 +27,7 @@ class TrainerState {
   Result<void> wants(std::uint64_t version) const;
   /// It may. Errors (`invalid`): a slot that it does not have.
   Result<void> acquired(std::uint64_t version, std::uint32_t slot);
+  [[nodiscard]] bool writes(std::uint64_t version) const;
   /// The bytes of `version` stand. Errors (`refused`): it did not begin to write them.
   Result<void> staged(std::uint64_t version);
 

@@ -74,7 +74,10 @@ Scene draw_scene(Random& random, bool faults) {
   scene.window_bytes_max =
       pick(random, {std::uint64_t{16}, std::uint64_t{64}, std::uint64_t{4096}});
   scene.train_time = pick(random, {Duration(50ms), Duration(200ms), Duration(1s)});
+  scene.stages = pick(random, {0UL, 4UL, 12UL});
+  scene.stage_most = pick(random, {Duration(5ms), Duration(30ms), Duration(100ms)});
   if (faults) {
+    scene.stage_trouble = pick(random, {0UL, 5UL, 50UL});
     // Slow fetches and impatient trainers meet more of what else goes wrong.
     scene.link.delay_most = pick(random, {Duration(1ms), Duration(20ms), Duration(100ms)});
     scene.write_patience = pick(random, {Duration(100ms), Duration(1s), Duration(5s)});
@@ -218,6 +221,8 @@ Result<SimulationReport> simulate(const SimulationOptions& options) {
   report.commits = world.commits;
   report.batches = world.batches();
   report.decodes = world.decodes;
+  report.bytes_moved = world.bytes().bytes_written();
+  report.bytes_read_early = world.bytes_read_early;
   report.faults = faults.count() + world.strikes;
   report.restarts = world.restarts;
   report.trace = world.net().trace().finish();

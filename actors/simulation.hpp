@@ -26,16 +26,18 @@ struct SimulationOptions {
 /// What a run was like. Two runs of one seed and one program are equal in everything.
 struct SimulationReport {
   std::uint64_t seed = 0;
-  std::uint64_t steps = 0;      ///< Messages handled and events of the world.
-  Duration time{};              ///< Of the world.
-  std::uint64_t versions = 0;   ///< The newest version that became whole.
-  std::uint64_t commits = 0;    ///< Switches of replicas.
-  std::uint64_t batches = 0;    ///< Of samples that were trained; 0 in worlds without an owner.
-  std::uint64_t decodes = 0;    ///< Steps of engines, each with all its bytes checked.
-  std::uint64_t faults = 0;     ///< Injected.
-  std::uint64_t restarts = 0;   ///< Of processes.
-  Digest trace;                 ///< Over every choice in order.
-  std::uint64_t last_draw = 0;  ///< One more random number, drawn at the end.
+  std::uint64_t steps = 0;        ///< Messages handled and events of the world.
+  Duration time{};                ///< Of the world.
+  std::uint64_t versions = 0;     ///< The newest version that became whole.
+  std::uint64_t commits = 0;      ///< Switches of replicas.
+  std::uint64_t batches = 0;      ///< Of samples that were trained; 0 in worlds without an owner.
+  std::uint64_t bytes_moved = 0;  ///< Into rollouts' memory.
+  std::uint64_t bytes_read_early = 0;  ///< Of those, from slots that were not whole yet.
+  std::uint64_t decodes = 0;           ///< Steps of engines, each with all its bytes checked.
+  std::uint64_t faults = 0;            ///< Injected.
+  std::uint64_t restarts = 0;          ///< Of processes.
+  Digest trace;                        ///< Over every choice in order.
+  std::uint64_t last_draw = 0;         ///< One more random number, drawn at the end.
   std::vector<std::string> story;
 
   friend bool operator==(const SimulationReport&, const SimulationReport&) = default;

@@ -81,34 +81,51 @@ Result<void> Stager::check_all() const {
 }
 
 void Stager::cut() {
-  std::uint64_t share = 0;
-  for (const Copy& copy : conversion_.copies) {
-    for (const Copy& part : split(copy, share_bytes)) add_part(part, target_bytes(part), share);
+  std::vector<std::uint64_t> region_begins;
+  for (std::size_t i = 0; i < regions_in_slot(); ++i) {
+    region_begins.push_back(slot_bytes_);
+    slot_bytes_ += slots_[i]->bytes().size();
   }
-  for (std::size_t i = 0; i < conversion_.recodings.size(); ++i) {
-    const std::size_t blocks = conversion_.recodings[i].blocks.size();
-    const std::uint64_t bytes = target_bytes(conversion_.recodings[i]);
-    const std::size_t step = blocks / std::min(blocks, bytes / share_bytes + 1);
-    std::uint64_t left = bytes;
-    for (std::size_t begin = 0; begin < blocks; begin += step) {
-      const std::size_t end = std::min(begin + step, blocks);
-      // Blocks at an edge are smaller: what the parts are said to write adds up, at least.
-      const std::uint64_t now = end == blocks ? left : bytes / blocks * step;
-      left -= now;
-      add_part(Blocks{i, begin, end}, now, share);
+  // Strides are positive, so that no byte of a copy or piece lies before its first one.
+  for (const Copy& copy : conversion_.copies) {
+    for (const Copy& part : split(copy, share_bytes)) {
+      parts_.push_back(
+          {part, region_begins[part.target_region] + part.target_offset, target_bytes(part)});
     }
   }
-  if (share > 0) share_ends_.push_back(parts_.size());
+  for (std::size_t i = 0; i < conversion_.recodings.size(); ++i) cut_blocks(i, region_begins);
+  std::stable_sort(parts_.begin(), parts_.end(),
+                   [](const Part& a, const Part& b) { return a.begin < b.begin; });
+  std::uint64_t share = 0;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if (share == 0) shares_.push_back({0, parts_[i].begin});
+    bytes_ += parts_[i].bytes;
+    share += parts_[i].bytes;
+    shares_.back().end = i + 1;
+    if (share >= share_bytes) share = 0;
+  }
 }
 
-void Stager::add_part(const std::variant<Copy, Blocks>& work, std::uint64_t bytes,
-                      std::uint64_t& share) {
-  parts_.push_back({work, bytes});
-  bytes_ += bytes;
-  share += bytes;
-  if (share < share_bytes) return;
-  share_ends_.push_back(parts_.size());
-  share = 0;
+void Stager::cut_blocks(std::size_t number, const std::vector<std::uint64_t>& region_begins) {
+  const Recoding& recoding = conversion_.recodings[number];
+  // All parts begin where the first of them does: codes are in the order of blocks, scales are not.
+  std::uint64_t begin = slot_bytes_;
+  for (const auto* pieces : {&recoding.target, &recoding.scales}) {
+    if (pieces == &recoding.scales && !recoding.encodes) continue;
+    for (const Piece& piece : *pieces) {
+      begin = std::min(begin, region_begins[piece.region] + piece.offset);
+    }
+  }
+  const std::size_t blocks = recoding.blocks.size();
+  std::uint64_t left = target_bytes(recoding);
+  const std::size_t step = blocks / std::min(blocks, left / share_bytes + 1);
+  // Blocks at an edge are smaller: what parts are said to write is right in all, not for each.
+  const std::uint64_t bytes = left / blocks * step;
+  for (std::size_t first = 0; first < blocks; first += step) {
+    const std::size_t end = std::min(first + step, blocks);
+    parts_.push_back({Blocks{number, first, end}, begin, end == blocks ? left : bytes});
+    left -= bytes;
+  }
 }
 
 void Stager::carry_out(const Part& part, std::span<Region* const> targets) const noexcept {
@@ -135,11 +152,13 @@ void Stager::start(std::uint32_t slot, Progress progress, Done done) {
     lock.unlock();
     return done(failure(ErrorCode::refused, "another slot is being filled"));
   }
-  std::size_t lanes = std::clamp<std::size_t>(share_ends_.size(), 1, workers_.thread_count());
+  std::size_t lanes = std::clamp<std::size_t>(shares_.size(), 1, workers_.thread_count());
   lanes_ = lanes;
   ++starts_out_;
   next_share_ = 0;
   bytes_done_ = 0;
+  shares_done_.assign(shares_.size(), false);
+  first_undone_ = 0;
   progress_ = std::move(progress);
   done_ = std::move(done);
   lock.unlock();
@@ -153,17 +172,21 @@ void Stager::work(std::uint32_t slot) {
     std::size_t share = 0;
     {
       const std::lock_guard lock(mutex_);
-      if (ending_ || next_share_ == share_ends_.size()) break;
+      if (ending_ || next_share_ == shares_.size()) break;
       share = next_share_++;
     }
     std::uint64_t bytes = 0;
-    for (std::size_t i = share == 0 ? 0 : share_ends_[share - 1]; i < share_ends_[share]; ++i) {
+    for (std::size_t i = share == 0 ? 0 : shares_[share - 1].end; i < shares_[share].end; ++i) {
       carry_out(parts_[i], targets);
       bytes += parts_[i].bytes;
     }
     const std::lock_guard lock(progress_mutex_);
     bytes_done_ += bytes;
-    if (progress_) progress_(bytes_done_);
+    shares_done_[share] = true;
+    if (share != first_undone_) continue;
+    while (first_undone_ < shares_.size() && shares_done_[first_undone_]) ++first_undone_;
+    const bool all = first_undone_ == shares_.size();
+    if (progress_) progress_(all ? slot_bytes_ : shares_[first_undone_].begin);
   }
   finish();
 }

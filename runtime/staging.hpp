@@ -26,9 +26,10 @@ Conversion snapshot_of(const std::vector<Region*>& live);
 /// Threading: `start` from any thread. What is copied must not change until `done`.
 class Stager {
  public:
-  /// Bytes of the slot that are there, rising from call to call, the last time all of them. Called
-  /// from worker threads, one call at a time; it must not block, nor call `start`.
-  using Progress = std::function<void(std::uint64_t bytes_done)>;
+  /// Of the slot's regions, one after another, all that is copied below byte `bytes_there` is
+  /// there. It rises from call to call, the last time to all bytes. Called from worker threads, one
+  /// call at a time; it must not block, nor call `start`.
+  using Progress = std::function<void(std::uint64_t bytes_there)>;
   /// Called exactly once per start, when nothing is written any more: from a worker thread, or, for
   /// `invalid` and `refused`, from within `start`. It may start the next one; it must not destroy
   /// the stager.
@@ -45,9 +46,9 @@ class Stager {
   Stager(const Stager&) = delete;
   Stager& operator=(const Stager&) = delete;
 
-  /// Fills the slot. `progress` may be empty. Errors, told to `done`: `invalid` (no such slot;
-  /// a conversion or slots that the constructor's regions do not have room for), `refused` (another
-  /// start is running), `unavailable` (the stager was destroyed).
+  /// Fills the slot from its first byte on. `progress` may be empty. Errors, told to `done`:
+  /// `invalid` (no such slot; a conversion or slots that the constructor's regions do not have room
+  /// for), `refused` (another start is running), `unavailable` (the stager was destroyed).
   void start(std::uint32_t slot, Progress progress, Done done);
 
  private:
@@ -59,12 +60,18 @@ class Stager {
   };
   struct Part {
     std::variant<Copy, Blocks> work;
+    std::uint64_t begin = 0;  ///< Of the slot's regions, one after another, it writes none before.
     std::uint64_t bytes = 0;  ///< That it writes.
+  };
+  /// Parts in shares of about equal bytes.
+  struct Share {
+    std::size_t end = 0;      ///< The first part that is not in it.
+    std::uint64_t begin = 0;  ///< No part from here on writes to any byte of the slot before.
   };
 
   [[nodiscard]] Result<void> check_all() const;
   void cut();
-  void add_part(const std::variant<Copy, Blocks>& work, std::uint64_t bytes, std::uint64_t& share);
+  void cut_blocks(std::size_t number, const std::vector<std::uint64_t>& region_begins);
   void carry_out(const Part& part, std::span<Region* const> targets) const noexcept;
   [[nodiscard]] std::size_t regions_in_slot() const noexcept;
   void work(std::uint32_t slot);
@@ -76,12 +83,15 @@ class Stager {
   std::uint32_t slot_count_;
   Workers& workers_;
   Result<void> checked_;
-  std::vector<Part> parts_;
-  std::vector<std::size_t> share_ends_;  ///< Parts in shares of about equal bytes.
-  std::uint64_t bytes_ = 0;              ///< Of one slot.
+  std::vector<Part> parts_;  ///< By the first byte that they write.
+  std::vector<Share> shares_;
+  std::uint64_t bytes_ = 0;       ///< That are copied.
+  std::uint64_t slot_bytes_ = 0;  ///< Of one slot, copied or not.
 
-  std::mutex progress_mutex_;  ///< Guards the next one, and is held while progress is told.
+  std::mutex progress_mutex_;  ///< Guards the next three, and is held while progress is told.
   std::uint64_t bytes_done_ = 0;
+  std::vector<bool> shares_done_;
+  std::size_t first_undone_ = 0;  ///< All shares before it are done.
 
   std::mutex mutex_;  ///< Guards all that follows. Never taken with the other.
   std::condition_variable returned_;

@@ -44,6 +44,15 @@ class Coordinator {
           state_->announce(version);
           act();
         },
+        [this](BeginAtom, std::uint64_t version) {
+          if (strikes(options_.buggify, "coordinator: a version is not read early")) return;
+          state_->begun(version);
+          act();
+        },
+        [this](StandAtom, const Standing& standing) {
+          state_->standing(standing.lease, standing.stands);
+          act();
+        },
         [this](RevokedAtom, std::uint64_t lease) {
           trouble_ = "rollout replica " + std::to_string(replica_) +
                      " lost its lease before it had all bytes";
@@ -170,6 +179,7 @@ class Coordinator {
       order.peer_slots = peer->slots;
       order.peer_regions = peer->regions;
     }
+    order.stands = fetch.lease.stands;
     order.deadline = options_.lease_deadline;
     self_->request(handle(fetch.rank), order.deadline + answer_deadline, FetchAtom::value, order)
         .then(
@@ -194,6 +204,11 @@ class Coordinator {
               }
               act();
             });
+  }
+
+  void carry_out(const replica::Tell& tell) {
+    self_->send(handle(tell.rank), StandAtom::value,
+                Standing{state_->seat(tell.rank), tell.lease, tell.stands});
   }
 
   void carry_out(const replica::Cancel& cancel) {

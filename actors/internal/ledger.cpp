@@ -14,6 +14,10 @@ namespace {
 /// What is left for the answer once those who read have lost their leases.
 constexpr Duration press_grace = std::chrono::seconds(1);
 
+/// Readers are told at most this often how much stands of a version that is being written. It is
+/// little beside what a version of gigabytes takes, and much beside what telling all of them costs.
+constexpr Duration standing_interval = std::chrono::milliseconds(5);
+
 class Ledger {
  public:
   using Self = LedgerActor::stateful_pointer<Ledger>;
@@ -38,7 +42,13 @@ class Ledger {
         [this](AcquireAtom, const ShardId& shard, std::uint64_t version, Duration deadline) {
           return acquire(shard, version, deadline);
         },
+        [this](StandAtom, const ShardId& shard, std::uint64_t version, std::uint64_t bytes) {
+          state_->standing(shard, version, bytes);
+          tell_standing_soon();
+          tell();
+        },
         [this](StagedAtom, const ShardId& shard, std::uint64_t version) {
+          tell_standing_soon();
           return answer<OkPromise>(state_->staged(shard, version), caf::ok_atom::value);
         },
         [this](LeaseAtom, const LeaseRequest& request) { return lease(request); },
@@ -59,6 +69,11 @@ class Ledger {
         },
         [this](LateAtom, const ShardId& shard, std::uint64_t number) { late(shard, number); },
         [this](LateAtom, std::uint64_t number) { late(number); },
+        [this](LateAtom) {
+          telling_ = false;
+          state_->tell_standing();
+          tell();
+        },
     };
   }
 
@@ -145,6 +160,11 @@ class Ledger {
     tell();
   }
 
+  void tell_standing_soon() {
+    if (std::exchange(telling_, true)) return;
+    self_->delayed_send(self_, standing_interval, LateAtom::value);
+  }
+
   void tell() {
     for (LedgerEffect& effect : state_->take_effects()) {
       std::visit([this](auto& one) { carry_out(one); }, effect);
@@ -183,6 +203,14 @@ class Ledger {
   void carry_out(const ledger::Ready& ready) {
     self_->send(supervisor_, AnnounceAtom::value, ready.version);
   }
+  void carry_out(const ledger::Begun& begun) {
+    self_->send(supervisor_, BeginAtom::value, begun.version);
+  }
+  void carry_out(ledger::Standing& standing) {
+    if (strikes(buggify_, "ledger: word of what stands is lost")) return;
+    self_->send(supervisor_, StandAtom::value, standing.replica,
+                Standing{0, standing.lease, std::move(standing.stands)});
+  }
 
   Self self_;
   SupervisorActor supervisor_;
@@ -191,6 +219,7 @@ class Ledger {
   std::map<ShardId, Writer> writers_;
   std::map<std::uint64_t, Reader> readers_;
   std::uint64_t next_writer_ = 1;
+  bool telling_ = false;  ///< It will soon tell how much stands.
 };
 
 }  // namespace

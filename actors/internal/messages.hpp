@@ -45,7 +45,15 @@ struct FetchOrder {
   std::uint32_t peer_slots = 1;
   ShardId peer;
   std::vector<RegionInfo> peer_regions;
+  std::vector<std::uint64_t> stands;  ///< As in a `Lease`.
   Duration deadline{};
+};
+
+/// More stands of the version that it is reading under that lease.
+struct Standing {
+  std::uint64_t seat = 0;
+  std::uint64_t lease = 0;
+  std::vector<std::uint64_t> stands;  ///< As in a `Lease`.
 };
 
 /// How a fetch ended: whole, or with a source that failed. What is there is kept.
@@ -154,7 +162,11 @@ typename Inspector::result_type inspect(Inspector& f, PlanHeld& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, FetchOrder& x) {
   return f(caf::meta::type_name("FetchOrder"), x.seat, x.lease, x.version, x.target_slot,
-           x.by_source, x.peer_slots, x.peer, x.peer_regions, x.deadline);
+           x.by_source, x.peer_slots, x.peer, x.peer_regions, x.stands, x.deadline);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Standing& x) {
+  return f(caf::meta::type_name("Standing"), x.seat, x.lease, x.stands);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Fetched& x) {

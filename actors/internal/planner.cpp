@@ -45,6 +45,10 @@ class Planner {
           if (!shard) return to_caf(stranger());
           return self_->delegate(audience_.ledger, atom, *shard, version, deadline);
         },
+        [this](StandAtom atom, std::uint64_t version, std::uint64_t bytes) {
+          const std::optional<ShardId> shard = sender();
+          if (shard) self_->send(audience_.ledger, atom, *shard, version, bytes);
+        },
         [this](StagedAtom atom, std::uint64_t version) -> caf::result<caf::ok_atom> {
           const std::optional<ShardId> shard = sender();
           if (!shard) return to_caf(stranger());

@@ -5,12 +5,14 @@
 // Between processes (a peer's word, checked by the receiver):
 //   shard → exchange        join(manifest, status)      → its seat
 //                           acquire(version, deadline)  → the slot it may write, when nobody reads
+//                           stand(version, bytes)         (so much of what it writes stands)
 //                           staged(version)             → ok
 //   exchange → shard        plan(seat, its part)        → digest of the plan and bytes prepared
 //                           rejoin                        (the exchange has lost its memory)
 //                           end(why)                    → ok
 //   supervisor → trainer    update(seat, version, deadline) → version, when its bytes stand
-//   coordinator → rollout   fetch(order), cancel(seat, lease), pause, install, resume, verify
+//   coordinator → rollout   fetch(order), stand(more of it), cancel(seat, lease), pause, install,
+//   resume, verify
 // Every order names the seat that it is for: one that was meant for an earlier life of the member,
 // or comes from an earlier life of the exchange, is refused. Every request has a deadline, and
 // every shard is monitored by the planner.
@@ -50,6 +52,8 @@ using PrepareAtom = caf::atom_constant<caf::atom("prepare")>;
 using PublishAtom = caf::atom_constant<caf::atom("publish")>;
 using AcquireAtom = caf::atom_constant<caf::atom("acquire")>;
 using StagedAtom = caf::atom_constant<caf::atom("staged")>;
+using StandAtom = caf::atom_constant<caf::atom("stand")>;
+using BeginAtom = caf::atom_constant<caf::atom("begin")>;
 using UpdateAtom = caf::atom_constant<caf::atom("update")>;
 using AnnounceAtom = caf::atom_constant<caf::atom("announce")>;
 using RosterAtom = caf::atom_constant<caf::atom("roster")>;
@@ -89,6 +93,7 @@ using LifeAtom = caf::atom_constant<caf::atom("life")>;
 using JoinActor =
     caf::typed_actor<caf::replies_to<JoinAtom, Payload, MemberStatus>::with<Seated>,
                      caf::replies_to<AcquireAtom, std::uint64_t, Duration>::with<Acquired>,
+                     caf::reacts_to<StandAtom, std::uint64_t, std::uint64_t>,
                      caf::replies_to<StagedAtom, std::uint64_t>::with<caf::ok_atom>>;
 
 /// What every shard understands.
@@ -102,6 +107,7 @@ using TrainerActor = ShardActor::extend<
 
 using RolloutActor =
     ShardActor::extend<caf::replies_to<FetchAtom, FetchOrder>::with<Fetched>,
+                       caf::reacts_to<StandAtom, Standing>,
                        caf::replies_to<CancelAtom, std::uint64_t>::with<caf::ok_atom>,
                        caf::replies_to<PauseAtom, EngineOrder>::with<std::uint64_t>,
                        caf::replies_to<InstallAtom, EngineOrder>::with<std::uint64_t>,
@@ -123,6 +129,7 @@ struct HookOutcome {
 /// The host program's end of a trainer shard: what `Member` sends it.
 using TrainerHostActor =
     TrainerActor::extend<caf::replies_to<AcquireAtom, std::uint64_t, Duration>::with<Acquired>,
+                         caf::reacts_to<StandAtom, std::uint64_t, std::uint64_t>,
                          caf::replies_to<StagedAtom, std::uint64_t>::with<caf::ok_atom>,
                          caf::reacts_to<RetryAtom, std::uint64_t>>;
 
@@ -133,11 +140,13 @@ using RolloutSelfActor = RolloutActor::extend<caf::reacts_to<RetryAtom, std::uin
 using FinderActor = caf::typed_actor<caf::replies_to<FindAtom, Duration>::with<JoinActor>>;
 
 /// Executes fetches by chunks, under a limit of bytes in flight. `fetch` is answered when all bytes
-/// are there or a source failed; asked again with the same lease it goes on where it was. `cancel`
+/// are there or a source failed; asked again with the same lease it goes on where it was. `stand`
+/// says that more of a version that is being written may be read. `cancel`
 /// is answered when nothing is written any more. `prepare` takes a plan with one part.
 using TransportWorkerActor =
     caf::typed_actor<caf::replies_to<PrepareAtom, PlanPtr>::with<std::uint64_t>,
                      caf::replies_to<FetchAtom, FetchOrder>::with<Fetched>,
+                     caf::reacts_to<StandAtom, Standing>,
                      caf::replies_to<CancelAtom>::with<caf::ok_atom>,
                      caf::reacts_to<DoneAtom, std::uint64_t, FetchOutcome>>;
 
@@ -159,23 +168,28 @@ using FormationPtr = std::shared_ptr<const Formation>;
 using PlannerActor =
     caf::typed_actor<caf::replies_to<JoinAtom, Payload, MemberStatus>::with<Seated>,
                      caf::replies_to<AcquireAtom, std::uint64_t, Duration>::with<Acquired>,
+                     caf::reacts_to<StandAtom, std::uint64_t, std::uint64_t>,
                      caf::replies_to<StagedAtom, std::uint64_t>::with<caf::ok_atom>,
                      caf::replies_to<PlanAtom>::with<PlanPtr>, caf::reacts_to<LateAtom>,
                      caf::reacts_to<ExpelAtom, ShardId, std::uint64_t, Error>,
                      caf::replies_to<EndAtom, Ending>::with<caf::ok_atom>>;
 
-using LedgerActor = caf::typed_actor<
-    caf::reacts_to<RosterAtom, FormationPtr>,
-    caf::replies_to<AcquireAtom, ShardId, std::uint64_t, Duration>::with<Acquired>,
-    caf::replies_to<StagedAtom, ShardId, std::uint64_t>::with<caf::ok_atom>,
-    caf::replies_to<LeaseAtom, LeaseRequest>::with<Lease>,
-    caf::replies_to<RenewAtom, std::uint64_t, ShardId>::with<Lease>,
-    caf::replies_to<ConfirmAtom, std::uint64_t>::with<caf::ok_atom>,
-    caf::reacts_to<ReleaseAtom, std::uint64_t>, caf::reacts_to<CommitAtom, Committed>,
-    caf::reacts_to<LateAtom, ShardId, std::uint64_t>, caf::reacts_to<LateAtom, std::uint64_t>>;
+using LedgerActor =
+    caf::typed_actor<caf::reacts_to<RosterAtom, FormationPtr>,
+                     caf::replies_to<AcquireAtom, ShardId, std::uint64_t, Duration>::with<Acquired>,
+                     caf::reacts_to<StandAtom, ShardId, std::uint64_t, std::uint64_t>,
+                     caf::replies_to<StagedAtom, ShardId, std::uint64_t>::with<caf::ok_atom>,
+                     caf::replies_to<LeaseAtom, LeaseRequest>::with<Lease>,
+                     caf::replies_to<RenewAtom, std::uint64_t, ShardId>::with<Lease>,
+                     caf::replies_to<ConfirmAtom, std::uint64_t>::with<caf::ok_atom>,
+                     caf::reacts_to<ReleaseAtom, std::uint64_t>,
+                     caf::reacts_to<CommitAtom, Committed>,
+                     caf::reacts_to<LateAtom, ShardId, std::uint64_t>,
+                     caf::reacts_to<LateAtom, std::uint64_t>, caf::reacts_to<LateAtom>>;
 
 using CoordinatorActor = caf::typed_actor<
     caf::reacts_to<RosterAtom, FormationPtr>, caf::reacts_to<AnnounceAtom, std::uint64_t>,
+    caf::reacts_to<BeginAtom, std::uint64_t>, caf::reacts_to<StandAtom, Standing>,
     caf::reacts_to<RevokedAtom, std::uint64_t>, caf::reacts_to<RetryAtom, std::uint64_t>,
     caf::replies_to<VerifyAtom, std::uint64_t, Duration>::with<Duration>>;
 
@@ -207,6 +221,7 @@ using SupervisorActor = JoinActor::extend_with<SamplingActor>::extend<
     caf::replies_to<StatusAtom>::with<ExchangeStatus>,
     // From the actors that it runs:
     caf::reacts_to<RosterAtom, FormationPtr>, caf::reacts_to<AnnounceAtom, std::uint64_t>,
+    caf::reacts_to<BeginAtom, std::uint64_t>, caf::reacts_to<StandAtom, std::uint32_t, Standing>,
     caf::reacts_to<RevokedAtom, std::uint64_t, std::uint32_t>,
     caf::reacts_to<CommitAtom, Committed>, caf::reacts_to<OutAtom, std::uint32_t, std::string>,
     caf::reacts_to<ExpelAtom, ShardId, std::uint64_t, Error>,

@@ -35,6 +35,10 @@ class Rollout {
           return caf::ok_atom::value;
         },
         [this](FetchAtom, const FetchOrder& order) { return fetch(order); },
+        [this](StandAtom atom, const Standing& standing) {
+          // A transport has no order of anybody else's.
+          if (obey(standing.seat)) self_->send(seat_->config().transport, atom, standing);
+        },
         [this](CancelAtom, std::uint64_t seat) { return cancel(seat); },
         [this](PauseAtom atom, const EngineOrder& order) {
           return ask_engine(atom, order,

@@ -218,6 +218,12 @@ void Host::begin() {
 }
 
 void Host::write(std::uint64_t version_now, std::uint32_t slot) {
+  if (world_.scene().stages != 0) {
+    // Whatever is read before it stands is of no version.
+    world_.model.fill(shard, ranks_, 0, memory_[slot]);
+    read_before_ = world_.bytes().bytes_read(*regions_[slot]);
+    return stage(version_now, slot, 0);
+  }
   const auto half = [this, version_now, slot](bool odd) {
     world_.model.fill_half(shard, ranks_, version_now, odd, memory_[slot]);
   };
@@ -229,6 +235,31 @@ void Host::write(std::uint64_t version_now, std::uint32_t slot) {
       half(false);
       give(version_now);
     });
+  });
+}
+
+/// Step by step, then the word that it is whole; each may be late, or never come.
+void Host::stage(std::uint64_t version_now, std::uint32_t slot, std::uint64_t step) {
+  const Scene& scene = world_.scene();
+  Random& random = world_.net().random();
+  const bool trouble =
+      scene.stage_trouble != 0 && random.chance(1, scene.stage_trouble * scene.stages);
+  const bool fails = trouble && random.chance(1, 2);
+  Duration delay = world_.between(0ns, scene.stage_most);
+  if (trouble && !fails) delay += world_.between(1s, 10s);
+  if (trouble) world_.tell(text_of(shard) + (fails ? " fails" : " is slow") + " to fill a slot");
+  world_.net().after(delay, [this, version_now, slot, step, fails] {
+    if (!process.alive) return;
+    if (fails) return train();
+    const std::uint64_t steps = world_.scene().stages;
+    if (step == steps) {
+      world_.bytes_read_early += world_.bytes().bytes_read(*regions_[slot]) - read_before_;
+      return give(version_now);
+    }
+    const std::uint64_t bytes =
+        world_.model.fill_step(shard, ranks_, version_now, step, steps, memory_[slot]);
+    caf::anon_send(trainer_, StandAtom::value, version_now, bytes);
+    stage(version_now, slot, step + 1);
   });
 }
 

@@ -76,6 +76,22 @@ struct MatrixModel {
     });
   }
 
+  /// Step `step` of `steps` that fill the memory from its first byte on. Returns how many bytes are
+  /// filled then.
+  std::uint64_t fill_step(const ShardId& shard, std::uint32_t ranks, std::uint64_t version,
+                          std::uint64_t step, std::uint64_t steps,
+                          std::span<std::byte> memory) const {
+    const std::uint64_t elements = bytes_of(shard, ranks) / 4;
+    const std::uint64_t begin = elements * step / steps;
+    const std::uint64_t end = elements * (step + 1) / steps;
+    for_each(shard, ranks, [&](std::size_t element, std::int64_t row, std::int64_t column) {
+      if (element < begin || element >= end) return;
+      const std::int32_t number = value(version, row, column);
+      std::memcpy(memory.data() + 4 * element, &number, 4);
+    });
+    return 4 * end;
+  }
+
   void fill(const ShardId& shard, std::uint32_t ranks, std::uint64_t version,
             std::span<std::byte> memory) const {
     fill_half(shard, ranks, version, false, memory);

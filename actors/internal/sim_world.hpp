@@ -38,6 +38,12 @@ struct Scene {
   Duration train_time = std::chrono::milliseconds(200);
   /// For how long a trainer wants the slot that it would write.
   Duration write_patience = std::chrono::seconds(5);
+  /// Trainers fill a slot in so many steps, and say after each how much stands; 0: in two that only
+  /// together leave anything whole.
+  std::uint64_t stages = 0;
+  Duration stage_most = std::chrono::milliseconds(20);  ///< Each takes from nothing to this.
+  /// One filling in so many stalls for long, or comes to nothing and is begun again; 0 for none.
+  std::uint64_t stage_trouble = 0;
   SimLink link;  ///< How fast bytes move.
   /// Engines rest between two steps, for a sixth of it to all of it. Long stories need few steps.
   Duration rest_most = std::chrono::milliseconds(30);
@@ -92,6 +98,7 @@ class Host {
   void hook(HookKind kind, const HookCall& call, std::function<Result<void>()> work, HookDone done);
   void begin();
   void write(std::uint64_t version, std::uint32_t slot);
+  void stage(std::uint64_t version, std::uint32_t slot, std::uint64_t step);
   void give(std::uint64_t version);
   void ask(std::function<void(caf::event_based_actor*)> what);
 
@@ -104,6 +111,7 @@ class Host {
   std::unique_ptr<Transport> transport_;
   TrainerHostActor trainer_;
   std::uint32_t live_slot_ = 0;
+  std::uint64_t read_before_ = 0;  ///< From a slot before it was filled.
   std::vector<std::function<void()>> at_boundary_;
 };
 
@@ -141,6 +149,7 @@ class World {
   /// Engines and the code itself fail no more, and bytes move fast.
   void calm() {
     scene_.hook_trouble = 0;
+    scene_.stage_trouble = 0;
     scene_.buggify = false;
     scene_.link = {};
     bytes_.set_link(scene_.link);
@@ -170,6 +179,8 @@ class World {
 
   std::uint64_t commits = 0;
   std::uint64_t decodes = 0;
+  /// That rollouts read from trainers' slots before those were whole.
+  std::uint64_t bytes_read_early = 0;
   std::uint64_t restarts = 0;
   std::uint64_t strikes = 0;  ///< How often the code went wrong where it proposed to.
   std::uint64_t newest_whole = 0;

@@ -50,6 +50,9 @@ class Supervisor {
         [this](AcquireAtom atom, std::uint64_t version, Duration deadline) {
           return self_->delegate(planner_, atom, version, deadline);
         },
+        [this](StandAtom atom, std::uint64_t version, std::uint64_t bytes) {
+          self_->delegate(planner_, atom, version, bytes);
+        },
         [this](StagedAtom atom, std::uint64_t version) {
           return self_->delegate(planner_, atom, version);
         },
@@ -80,14 +83,11 @@ class Supervisor {
           notice_deaths();
         },
         [this](AnnounceAtom, std::uint64_t version) { announce(version); },
-        [this](RevokedAtom atom, std::uint64_t lease, std::uint32_t replica) {
-          ++status_.revoked;
-          if (strikes(options_.buggify, "supervisor: a revocation comes late")) {
-            self_->delayed_send(coordinators_[replica], std::chrono::seconds(1), atom, lease);
-            return;
-          }
-          self_->send(coordinators_[replica], atom, lease);
+        [this](BeginAtom atom, std::uint64_t version) { tell_coordinators(atom, version); },
+        [this](StandAtom atom, std::uint32_t replica, const Standing& standing) {
+          self_->send(coordinators_[replica], atom, standing);
         },
+        [this](RevokedAtom, std::uint64_t lease, std::uint32_t replica) { revoke(lease, replica); },
         [this](CommitAtom, const Committed& committed) { commit(committed); },
         [this](OutAtom, std::uint32_t replica, const std::string& why) { leave(replica, why); },
         [this](ExpelAtom atom, const ShardId& shard, std::uint64_t seat, const Error& why) {
@@ -199,8 +199,23 @@ class Supervisor {
     }
     // Before any coordinator can bring a replica to it.
     self_->send(admission_, AnnounceAtom::value, version);
+    tell_coordinators(AnnounceAtom::value, version);
+  }
+
+  template <class Atom>
+  void tell_coordinators(Atom atom, std::uint64_t version) {
     for (const CoordinatorActor& coordinator : coordinators_) {
-      self_->send(coordinator, AnnounceAtom::value, version);
+      self_->send(coordinator, atom, version);
+    }
+  }
+
+  void revoke(std::uint64_t lease, std::uint32_t replica) {
+    ++status_.revoked;
+    const CoordinatorActor& coordinator = coordinators_[replica];
+    if (strikes(options_.buggify, "supervisor: a revocation comes late")) {
+      self_->delayed_send(coordinator, std::chrono::seconds(1), RevokedAtom::value, lease);
+    } else {
+      self_->send(coordinator, RevokedAtom::value, lease);
     }
   }
 

@@ -9,6 +9,7 @@ ActorSystemConfig::ActorSystemConfig() {
   add_message_type<Acquired>("weir::Acquired");
   add_message_type<PlanHeld>("weir::PlanHeld");
   add_message_type<FetchOrder>("weir::FetchOrder");
+  add_message_type<Standing>("weir::Standing");
   add_message_type<Fetched>("weir::Fetched");
   add_message_type<EngineOrder>("weir::EngineOrder");
   add_message_type<Ending>("weir::Ending");
@@ -25,7 +26,7 @@ ActorSystemConfig& ActorSystemConfig::use_network(Duration silence_max) {
   set("middleman.heartbeat-interval", caf::timespan{heartbeat_interval});
   set("middleman.connection-timeout", caf::timespan{silence_max});
   // Peers that do not speak this protocol are turned away in the handshake.
-  set("middleman.app-identifiers", std::vector<std::string>{"weir-2"});
+  set("middleman.app-identifiers", std::vector<std::string>{"weir-3"});
   return *this;
 }
 

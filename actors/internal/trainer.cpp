@@ -43,6 +43,11 @@ class Trainer {
         [this](AcquireAtom, std::uint64_t version, Duration deadline) {
           return acquire(version, deadline);
         },
+        [this](StandAtom atom, std::uint64_t version, std::uint64_t bytes) {
+          if (holding_ && state_->writes(version)) {
+            self_->send(*seat_->exchange(), atom, version, bytes);
+          }
+        },
         [this](StagedAtom, std::uint64_t version) { return staged(version); },
         [this](RetryAtom, std::uint64_t attempt) {
           expire();

@@ -14,6 +14,10 @@
 namespace weir {
 namespace {
 
+/// A fetch waits no longer than this for the next bytes of a version that is being written, since
+/// it has others to read by then, or will have them.
+constexpr Duration stall_max = std::chrono::seconds(5);
+
 /// Chunks bound to memory on both sides, for the last few routes of each source: a trainer with two
 /// slots and a rollout with two meet in four ways.
 class BoundChunks {
@@ -67,9 +71,9 @@ class BoundChunks {
     }
   }
 
-  /// Who the chunk is read from.
-  [[nodiscard]] const ShardId& shard(const Chunk& chunk) const {
-    return origins_[chunk.source].from.shard;
+  /// Who is read for that source of the plan.
+  [[nodiscard]] const ShardId& shard(std::uint32_t source) const {
+    return origins_[source].from.shard;
   }
 
   Result<Fetch*> bind(const Chunk& chunk, std::size_t number) {
@@ -157,6 +161,7 @@ class TransportWorker {
     return {
         [this](PrepareAtom, const PlanPtr& plan) { return prepare(plan); },
         [this](FetchAtom, const FetchOrder& order) { return fetch(order); },
+        [this](StandAtom, const Standing& standing) { stand(standing); },
         [this](CancelAtom) { return cancel(); },
         [this](DoneAtom, std::uint64_t number, const FetchOutcome& outcome) {
           finish(number, outcome.result);
@@ -171,8 +176,10 @@ class TransportWorker {
   };
   struct Running {
     std::uint64_t version;
+    std::uint64_t lease;
     std::uint64_t late;  ///< Of the message that says so.
     FetchPromise promise;
+    std::uint64_t stalled = 0;  ///< Of the message that says so; 0 while nothing more has to stand.
     std::optional<Failure> failed = std::nullopt;
     std::optional<Error> stopped = std::nullopt;
     std::vector<CancelPromise> cancels = {};
@@ -187,7 +194,7 @@ class TransportWorker {
       return promise.deliver(to_caf(good.error()));
     }
     const PlanPart& part = plan->parts.front();
-    state_ = FetchState(chunks_of(part, plan->sources.size(), chunk_bytes_max(window_bytes_max_)),
+    state_ = FetchState(chunks_of(part, plan->sources, chunk_bytes_max(window_bytes_max_)),
                         window_bytes_max_);
     plan_ = plan;
     std::uint64_t bytes = 0;
@@ -204,20 +211,30 @@ class TransportWorker {
       return promise.deliver(
           to_caf({ErrorCode::refused, plan_ ? "another fetch is running" : "nothing is prepared"}));
     }
-    const FetchRoutes routes{order.target_slot, order.by_source, order.peer_slots, order.peer,
-                             order.peer_regions};
+    const FetchRoutes routes{order.target_slot, order.by_source,    order.peer_slots,
+                             order.peer,        order.peer_regions, order.stands};
     if (const auto good = check(routes, plan_->sources, shape_); !good) {
       return promise.deliver(to_caf(good.error()));
     }
     bound_->take(routes, plan_->sources);
-    state_.begin({order.seat, order.lease, order.version, order.target_slot});
-    running_ = Running{order.version, next_number_++, promise};
+    state_.begin({order.seat, order.lease, order.version, order.target_slot}, routes);
+    running_ = Running{order.version, order.lease, next_number_++, promise};
     const Duration deadline = bounded(order.deadline);
     self_->delayed_send(self_, deadline, DoneAtom::value, running_->late,
                         FetchOutcome{failure(ErrorCode::timeout, "the bytes did not all come in " +
                                                                      text_of(deadline))});
     advance();
     return promise;
+  }
+
+  void stand(const Standing& standing) {
+    if (!running_ || running_->lease != standing.lease ||
+        standing.stands.size() != plan_->sources.size()) {
+      return;
+    }
+    running_->stalled = 0;
+    state_.stand(standing.stands);
+    advance();
   }
 
   CancelPromise cancel() {
@@ -231,6 +248,7 @@ class TransportWorker {
   /// A second word on one start, or a deadline that is over, finds nothing to finish.
   void finish(std::uint64_t number, const Result<FetchReport>& result) {
     if (running_ && running_->late == number) return stop(result.error());
+    if (running_ && running_->stalled == number) return stall();
     const auto flight = state_.in_flight().find(number);
     if (flight == state_.in_flight().end()) return;
     const std::size_t chunk = flight->second;
@@ -240,9 +258,9 @@ class TransportWorker {
     state_.end(number, moved);
     if (!moved) {
       bound_->drop(state_.chunks()[chunk], chunk);
-      fail(chunk, result ? "it moved " + std::to_string(result->bytes) + " bytes of " +
-                               std::to_string(bytes)
-                         : result.error().text);
+      fail(state_.chunks()[chunk].source, result ? "it moved " + std::to_string(result->bytes) +
+                                                       " bytes of " + std::to_string(bytes)
+                                                 : result.error().text);
     }
     advance();
   }
@@ -258,20 +276,30 @@ class TransportWorker {
       const auto bound = bound_->bind(state_.chunks()[*chunk], *chunk);
       if (!bound) {
         state_.end(start, false);
-        fail(*chunk, bound.error().text);
+        fail(state_.chunks()[*chunk].source, bound.error().text);
         break;
       }
       (*bound)->start([inbox = inbox_, start](Result<FetchReport> result) {
         inbox->send(DoneAtom::value, start, FetchOutcome{std::move(result)});
       });
     }
-    if (state_.in_flight().empty()) answer();
+    if (!state_.in_flight().empty()) return;
+    if (running_->failed || running_->stopped || state_.whole()) return answer();
+    if (running_->stalled != 0) return;
+    running_->stalled = next_number_++;
+    self_->delayed_send(self_, stall_max, DoneAtom::value, running_->stalled,
+                        FetchOutcome{failure(ErrorCode::timeout, "nothing more stands")});
+  }
+
+  /// Somebody else may have the version, whole or in the making; else it is read when it is READY.
+  void stall() {
+    fail(*state_.waits_for(), "it wrote nothing more of the version for " + text_of(stall_max));
+    advance();
   }
 
   /// The first source that failed is the one that is told.
-  void fail(std::size_t chunk, const std::string& why) {
-    if (running_->failed) return;
-    running_->failed = Failure{bound_->shard(state_.chunks()[chunk]), one_line(why)};
+  void fail(std::uint32_t source, const std::string& why) {
+    if (!running_->failed) running_->failed = Failure{bound_->shard(source), one_line(why)};
   }
 
   void stop(const Error& why) {

@@ -26,6 +26,9 @@ struct TransportWorkerOptions {
 ///
 /// `prepare` answers the part's target bytes. Errors: `invalid` (a copy outside its regions, not
 /// one part), `refused` (a fetch is running).
+/// Of a version that is being written, `fetch` reads what stands, as the order and then `stand`
+/// say, holding no credit for the rest; it ends when all sources stand whole. A source that writes
+/// nothing for 5 s while the fetch waits for it has failed.
 /// `fetch` is answered when nothing is written any more, whole or with the first source that
 /// failed. Errors: `invalid` (routes or slots that are not there), `refused` (nothing is prepared,
 /// another fetch is running), `timeout` (the order's deadline), `unavailable` (cancelled). What is

@@ -77,4 +77,15 @@ std::uint64_t AsyncBoard::published() const noexcept {
   return newest;
 }
 
+std::optional<std::chrono::nanoseconds> AsyncBoard::begun_at(std::uint64_t version) const noexcept {
+  std::optional<std::chrono::nanoseconds> first;
+  for (const ShardRecord& record : records_.first(shape_.trainers())) {
+    const Beginning& begun = record.begun[version % beginnings_kept];
+    const std::chrono::nanoseconds at(begun.at.load());
+    if (begun.version != version) continue;
+    first = first ? std::min(*first, at) : at;
+  }
+  return first;
+}
+
 }  // namespace weir::cli

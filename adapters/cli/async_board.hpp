@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 
 #include "adapters/cli/demo_scene.hpp"
@@ -34,6 +35,13 @@ struct Durations {
 /// Decode steps that are this many versions behind, or more, are counted together.
 inline constexpr std::size_t behind_most = 7;
 
+/// When a trainer began to write a version. Kept for the last few.
+struct Beginning {
+  Count version{0};
+  Count at{0};  ///< Nanoseconds of the host's clock.
+};
+inline constexpr std::size_t beginnings_kept = 8;
+
 /// One shard's, over all the processes that ever were that shard. Written by its process alone.
 struct ShardRecord {
   Count life{0};  ///< Of the process that has last staged or served a version: 1 for the first.
@@ -44,8 +52,11 @@ struct ShardRecord {
   // Trainers:
   Durations waited;  ///< In `begin_update`.
   Durations copied;  ///< From live weights into a slot.
+  Beginning begun[beginnings_kept] = {};
   // Rollouts:
   Durations paused;  ///< From one decode step's end to the next one's begin.
+  Durations
+      brought;  ///< From the first trainer's beginning of a version to its first service here.
   Count steps{0};
   Count steps_behind[behind_most + 1] = {};  ///< By published minus served version.
   Count fetch_nanoseconds{0};                ///< With bytes of a version under way.
@@ -74,6 +85,9 @@ class AsyncBoard {
   [[nodiscard]] std::span<ShardRecord> replica(Side side, std::uint32_t replica) noexcept;
   /// The newest version that all shards of a trainer replica have staged.
   [[nodiscard]] std::uint64_t published() const noexcept;
+  /// When the first trainer began to write the version, if that is still known.
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> begun_at(
+      std::uint64_t version) const noexcept;
 
  private:
   struct Shape {

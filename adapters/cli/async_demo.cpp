@@ -110,6 +110,7 @@ std::vector<std::string> AsyncRun::arguments(const ShardId& shard, std::uint64_t
   one.step = options_.step;
   one.decode = options_.decode;
   one.way = options_.way;
+  one.early = !options_.late;
   one.placement = options_.placement;
   one.first_version = first_version;
   one.life = life;
@@ -306,6 +307,9 @@ void add_async_options(CLI::App& app, AsyncDemoOptions& options) {
                  "pinned: readers read live weights; snapshot: a copy [snapshot]; convert: a copy "
                  "of f32 in bf16")
       ->transform(CLI::CheckedTransformer(ways, CLI::ignore_case).description(""))
+      ->needs(async);
+  app.add_flag("--late", options.late,
+               "copies are read when they are whole, and not while they are made")
       ->needs(async);
   app.add_option("--placement", options.placement,
                  "where rollouts fetch to: in-place, second-buffer [second-buffer] or staging")

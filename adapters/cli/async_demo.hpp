@@ -30,6 +30,7 @@ struct AsyncDemoOptions {
   std::chrono::milliseconds step{300};
   std::chrono::milliseconds decode{20};
   PublishWay way = PublishWay::snapshot;
+  bool late = false;  ///< Whether rollouts wait until copies are whole.
   Placement placement = Placement::second_buffer;
   Follow follow = Follow::finish;
   std::vector<std::string> kills;  ///< As a person writes them: see `parse_kill`.

@@ -161,6 +161,7 @@ std::vector<std::string> arguments_of(const AsyncShard& shard) {
   add("--decode-ms", static_cast<std::uint64_t>(shard.decode.count()));
   add("--way", static_cast<std::uint64_t>(shard.way));
   add("--slots", shard.slots);
+  add("--early", shard.early ? 1 : 0);
   add("--placement", static_cast<std::uint64_t>(shard.placement));
   add("--first-version", shard.first_version);
   add("--life", shard.life);
@@ -189,6 +190,7 @@ Action declare_async_shard(CLI::App& app) {
   milliseconds("--decode-ms", shard->decode);
   app.add_option("--way", shard->way)->required();
   app.add_option("--slots", shard->slots)->required();
+  app.add_option("--early", shard->early)->required();
   app.add_option("--placement", shard->placement)->required();
   app.add_option("--first-version", shard->first_version)->required();
   app.add_option("--life", shard->life)->required();

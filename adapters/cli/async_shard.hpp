@@ -27,6 +27,7 @@ struct AsyncShard {
   std::chrono::milliseconds decode{20};
   PublishWay way = PublishWay::snapshot;
   std::uint32_t slots = 2;  ///< Spare ones of a trainer that is not pinned.
+  bool early = true;        ///< Whether such a one has its copies read while it makes them.
   Placement placement = Placement::second_buffer;
   std::uint64_t first_version = 1;
   std::uint64_t life = 1;  ///< So many processes were this shard, this one included.

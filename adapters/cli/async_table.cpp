@@ -43,6 +43,7 @@ struct Sums {
   Times waited;
   Times copied;
   Times paused;
+  Times brought;
   std::uint64_t steps = 0;
   std::array<std::uint64_t, behind_most + 1> behind{};
   std::uint64_t fetch = 0;
@@ -55,6 +56,7 @@ struct Sums {
       waited.add(record.waited);
       copied.add(record.copied);
       paused.add(record.paused);
+      brought.add(record.brought);
       steps += record.steps;
       for (std::size_t i = 0; i < behind.size(); ++i) behind[i] += record.steps_behind[i];
       fetch += record.fetch_nanoseconds;
@@ -123,6 +125,7 @@ void print_table(std::ostream& out, const AsyncCounts& counts) {
   }
   out << "trainers waited to write:  " << sums.waited.text() << "\n"
       << "trainers copied weights:   " << sums.copied.text() << "\n"
+      << "written to served:         " << sums.brought.text() << "\n"
       << "generation paused:         " << sums.paused.text() << "\n";
   const double overlap =
       sums.fetch == 0 ? 1.0 : static_cast<double>(sums.overlap) / static_cast<double>(sums.fetch);

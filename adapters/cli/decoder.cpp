@@ -169,6 +169,10 @@ void Decoder::resume(const HookCall& call, const HookDone& done) {
       give_up("it was told to go back from version " + std::to_string(record_.newest) +
               " to version " + std::to_string(version_));
     }
+    if (version_ > record_.newest) {
+      const auto begun_at = parts_.board.begun_at(version_);
+      if (begun_at) record_.brought.add(parts_.clock.now() - *begun_at);
+    }
     record_.newest = version_;
     record_.serving = version_;
     record_.life = options_.life;

@@ -46,6 +46,8 @@ class Tally {
     sum_.time += run->time;
     sum_.versions += run->versions;
     sum_.commits += run->commits;
+    sum_.bytes_moved += run->bytes_moved;
+    sum_.bytes_read_early += run->bytes_read_early;
     sum_.decodes += run->decodes;
     sum_.faults += run->faults;
     sum_.restarts += run->restarts;
@@ -62,11 +64,14 @@ class Tally {
     std::array<char, 512> text{};
     std::snprintf(text.data(), text.size(),
                   "%llu seeds in %.1f s (%.0f a minute): %.1f simulated hours, %llu faults, %llu "
-                  "restarts,\n%llu versions, %llu commits, %llu decode steps with every byte "
-                  "checked, %llu events\n",
+                  "restarts,\n%llu versions, %llu commits, %.1f %% of bytes fetched before their "
+                  "version was whole,\n%llu decode steps with every byte checked, %llu events\n",
                   number(seeds_), seconds, 60 * static_cast<double>(seeds_) / seconds, hours,
                   number(sum_.faults), number(sum_.restarts), number(sum_.versions),
-                  number(sum_.commits), number(sum_.decodes), number(sum_.steps));
+                  number(sum_.commits),
+                  100 * static_cast<double>(sum_.bytes_read_early) /
+                      std::max(1.0, static_cast<double>(sum_.bytes_moved)),
+                  number(sum_.decodes), number(sum_.steps));
     out << text.data();
   }
 

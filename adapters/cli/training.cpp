@@ -41,13 +41,21 @@ Result<void> Training::update(std::uint64_t version) {
   return parts_.kept->fill(version, parts_.live->bytes(), parts_.workers);
 }
 
-Result<void> Training::fill(std::uint64_t version, std::uint32_t slot) {
+Result<void> Training::fill(std::uint64_t version, std::uint32_t slot, Member& member) {
+  const std::chrono::nanoseconds begun_at = parts_.clock.now();
+  Beginning& begun = record_.begun[version % beginnings_kept];
+  begun.version = 0;
+  begun.at = static_cast<std::uint64_t>(begun_at.count());
+  begun.version = version;
   if (stager_ == nullptr) {
     return parts_.published.fill(version, parts_.slots.at(slot)->bytes(), parts_.workers);
   }
-  const std::chrono::nanoseconds begun_at = parts_.clock.now();
   std::promise<Result<std::uint64_t>> copied;
-  stager_->start(slot, {},
+  Stager::Progress progress;
+  if (shard_.early) {
+    progress = [&member, version](std::uint64_t bytes) { member.standing(version, bytes); };
+  }
+  stager_->start(slot, progress,
                  [&copied](Result<std::uint64_t> bytes) { copied.set_value(std::move(bytes)); });
   const Result<std::uint64_t> bytes = copied.get_future().get();
   if (!bytes) return failure(bytes);
@@ -86,7 +94,7 @@ Result<void> Training::run(Member& member, StopSwitch& stop) {
       continue;
     }
     record_.waited.add(parts_.clock.now() - asked_at);
-    if (const auto done = fill(version, *slot); !done) return done;
+    if (const auto done = fill(version, *slot, member); !done) return done;
     const auto published = member.publish(version);
     if (!published && (stop.stopped() || published.error().code == ErrorCode::unavailable)) break;
     if (!published && !can_go_on(published.error())) return published;

@@ -53,7 +53,7 @@ class Training {
   bool step(std::uint64_t version, StopSwitch& stop);
   /// The optimizer's update, where the live weights are not the slot.
   Result<void> update(std::uint64_t version);
-  Result<void> fill(std::uint64_t version, std::uint32_t slot);
+  Result<void> fill(std::uint64_t version, std::uint32_t slot, Member& member);
 
   const AsyncShard shard_;
   const TrainingParts parts_;

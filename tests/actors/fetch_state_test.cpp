@@ -14,6 +14,7 @@
 
 #include "runtime/element_type.hpp"
 #include "runtime/random.hpp"
+#include "tests/actors/parts.hpp"
 #include "tests/actors/shown_results.hpp"
 
 namespace weir {
@@ -25,7 +26,7 @@ namespace weir {
 
 namespace {
 
-constexpr std::uint32_t source_count = 5;
+using namespace parts;
 
 Copy random_copy(Random& random, std::uint64_t& target_end) {
   static constexpr ElementType types[] = {ElementType::u8, ElementType::bf16, ElementType::f32,
@@ -104,30 +105,11 @@ std::uint64_t bytes_of(std::span<const Copy> copies) {
   return bytes;
 }
 
-/// One source after another: `bytes[i]` contiguous bytes from source i.
-PlanPart part_of(const std::vector<std::int64_t>& bytes, std::uint32_t rank = 0) {
-  std::vector<Copy> copies;
-  std::uint64_t offset = 0;
-  for (std::uint32_t source = 0; source < bytes.size(); ++source) {
-    Copy copy;
-    copy.source = source;
-    copy.source_type = copy.target_type = ElementType::u8;
-    copy.target_offset = offset;
-    copy.extent = {bytes[source]};
-    copy.source_stride = copy.target_stride = {1};
-    copies.push_back(copy);
-    offset += static_cast<std::uint64_t>(bytes[source]);
-  }
-  return {{Side::rollout, 0, rank}, std::move(copies)};
-}
-
 std::vector<std::uint32_t> sources_of(const std::vector<Chunk>& chunks) {
   std::vector<std::uint32_t> sources;
   for (const Chunk& chunk : chunks) sources.push_back(chunk.source);
   return sources;
 }
-
-constexpr FetchClaim claim{1, 1, 1, 0};
 
 }  // namespace
 
@@ -139,7 +121,7 @@ TEST_CASE("chunks do exactly what their part does", "[actors][fetch_state]") {
     const std::uint64_t bytes_max = random.below(2) == 0 ? random.below(20) : random.below(3000);
     CAPTURE(bytes_max);
     std::vector<Copy> copies;
-    for (const Chunk& chunk : chunks_of(part, source_count, bytes_max)) {
+    for (const Chunk& chunk : chunks_of(part, sources(source_count), bytes_max)) {
       REQUIRE(chunk.bytes == bytes_of(chunk.copies));
       REQUIRE((chunk.bytes <= bytes_max ||
                (chunk.copies.size() == 1 && element_count(chunk.copies[0].extent) == 1)));
@@ -155,7 +137,7 @@ TEST_CASE("chunks do exactly what their part does", "[actors][fetch_state]") {
 TEST_CASE("small copies from one source share a chunk", "[actors][fetch_state]") {
   PlanPart part = part_of({10});
   part.copies = std::vector<Copy>(7, part.copies[0]);
-  const auto chunks = chunks_of(part, 1, 35);
+  const auto chunks = chunks_of(part, sources(1), 35);
   REQUIRE(chunks.size() == 3);
   REQUIRE(chunks[0].copies.size() == 3);
   REQUIRE(chunks[0].bytes == 30);
@@ -164,21 +146,21 @@ TEST_CASE("small copies from one source share a chunk", "[actors][fetch_state]")
 
 TEST_CASE("chunks take turns among sources, so that all end together", "[actors][fetch_state]") {
   using Sources = std::vector<std::uint32_t>;
-  REQUIRE(sources_of(chunks_of(part_of({30, 30, 30}), 3, 10)) ==
+  REQUIRE(sources_of(chunks_of(part_of({30, 30, 30}), sources(3), 10)) ==
           Sources{0, 1, 2, 0, 1, 2, 0, 1, 2});
   // Middles of the chunks at 1/8, 3/8, 5/8 and 7/8 of source 0's way, at 1/4 and 3/4 of source 1's.
-  REQUIRE(sources_of(chunks_of(part_of({40, 20}), 2, 10)) == Sources{0, 1, 0, 0, 1, 0});
+  REQUIRE(sources_of(chunks_of(part_of({40, 20}), sources(2), 10)) == Sources{0, 1, 0, 0, 1, 0});
 }
 
 TEST_CASE("each target begins with another source", "[actors][fetch_state]") {
   using Sources = std::vector<std::uint32_t>;
-  REQUIRE(sources_of(chunks_of(part_of({10, 10, 10}, 1), 3, 10)) == Sources{1, 2, 0});
-  REQUIRE(sources_of(chunks_of(part_of({10, 10, 10}, 5), 3, 10)) == Sources{2, 0, 1});
+  REQUIRE(sources_of(chunks_of(part_of({10, 10, 10}, 1), sources(3), 10)) == Sources{1, 2, 0});
+  REQUIRE(sources_of(chunks_of(part_of({10, 10, 10}, 5), sources(3), 10)) == Sources{2, 0, 1});
 }
 
 TEST_CASE("a part without copies is whole at once", "[actors][fetch_state]") {
-  FetchState state(chunks_of({{}, {}}, 0, 10), 20);
-  state.begin(claim);
+  FetchState state(chunks_of({{}, {}}, sources(0), 10), 20);
+  state.begin(claim, {});
   REQUIRE(state.whole());
   REQUIRE_FALSE(state.start_next(1));
 }
@@ -190,14 +172,14 @@ TEST_CASE("whatever fails and however often, each byte counts once and the windo
     Random random(seed);
     const PlanPart part = random_part(random);
     const std::uint64_t window = 1 + random.below(random.below(2) == 0 ? 100 : 5000);
-    FetchState state(chunks_of(part, source_count, chunk_bytes_max(window)), window);
+    FetchState state(chunks_of(part, sources(source_count), chunk_bytes_max(window)), window);
     const std::vector<Chunk>& chunks = state.chunks();
     std::vector<int> moved(chunks.size());
     std::vector<std::uint64_t> ended;
     std::uint64_t next = 1;
-    state.begin(claim);
+    state.begin(claim, routes());
     while (!state.whole()) {
-      if (state.in_flight().empty() && random.below(4) == 0) state.begin(claim);
+      if (state.in_flight().empty() && random.below(4) == 0) state.begin(claim, routes());
       if (random.below(2) == 0) {
         const auto chunk = state.start_next(next);
         if (chunk) REQUIRE(state.in_flight().at(next) == *chunk);
@@ -226,8 +208,8 @@ TEST_CASE("whatever fails and however often, each byte counts once and the windo
 }
 
 TEST_CASE("two chunks are in flight where the window is never too small", "[actors][fetch_state]") {
-  FetchState state(chunks_of(part_of({100}), 1, chunk_bytes_max(20)), 20);
-  state.begin(claim);
+  FetchState state(chunks_of(part_of({100}), sources(1), chunk_bytes_max(20)), 20);
+  state.begin(claim, routes());
   REQUIRE(state.start_next(1));
   REQUIRE(state.start_next(2));
   REQUIRE_FALSE(state.start_next(3));
@@ -242,9 +224,9 @@ TEST_CASE("an element that is larger than the window flies alone", "[actors][fet
   copy.source_type = copy.target_type = ElementType::i64;
   copy.source_stride = copy.target_stride = {8};
   part.copies = {copy};
-  FetchState state(chunks_of(part, 1, chunk_bytes_max(5)), 5);
+  FetchState state(chunks_of(part, sources(1), chunk_bytes_max(5)), 5);
   REQUIRE(state.chunks().size() == 3);
-  state.begin(claim);
+  state.begin(claim, routes());
   REQUIRE(state.start_next(1));
   REQUIRE_FALSE(state.start_next(2));
   state.end(1, true);
@@ -259,19 +241,19 @@ TEST_CASE("what is there counts under the very same claim only", "[actors][fetch
       [](FetchClaim& c) { ++c.target_slot; },
   };
   for (const auto& change : changes) {
-    FetchState state(chunks_of(part_of({30}), 1, 10), 20);
-    state.begin(claim);
+    FetchState state(chunks_of(part_of({30}), sources(1), 10), 20);
+    state.begin(claim, routes());
     state.start_next(1);
     state.start_next(2);
     state.end(1, true);
     state.end(2, false);
-    state.begin(claim);
+    state.begin(claim, routes());
     REQUIRE(state.bytes_done() == 10);
     REQUIRE(state.start_next(3) == 1);
     state.end(3, true);
     FetchClaim other = claim;
     change(other);
-    state.begin(other);
+    state.begin(other, routes());
     REQUIRE(state.bytes_done() == 0);
     REQUIRE(state.chunks_done() == 0);
     REQUIRE(state.start_next(4) == 0);
@@ -412,7 +394,7 @@ TEST_CASE("a peer is read where we write, a trainer where the plan says", "[acto
   copy.extent = {2, 3};
   copy.source_stride = {12, 4};
   copy.target_stride = {2, 4};
-  const Chunk chunk{3, 12, {copy}};
+  const Chunk chunk{3, 12, 0, {copy}};
   Copy expected = copy;
   expected.source = 0;
   REQUIRE(copies_along(chunk, false) == std::vector<Copy>{expected});

@@ -268,6 +268,7 @@ struct FalseExchange {
               [](AcquireAtom, std::uint64_t version, Duration) {
                 return Acquired{version, 99};
               },
+              [](StandAtom, std::uint64_t, std::uint64_t) {},
               [](StagedAtom, std::uint64_t) { return caf::ok_atom::value; }};
     });
     process.actors.push_back(caf::actor_cast<caf::strong_actor_ptr>(door));

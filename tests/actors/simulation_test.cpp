@@ -27,6 +27,8 @@ TEST_CASE("no seed breaks an invariant, and every sample is accounted for") {
   std::uint64_t restarts = 0;
   std::uint64_t commits = 0;
   std::uint64_t with_samples = 0;
+  std::uint64_t early = 0;
+  std::uint64_t moved = 0;
   constexpr std::uint64_t seeds = 60;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const SimulationReport report = report_of(seed, true);
@@ -37,12 +39,16 @@ TEST_CASE("no seed breaks an invariant, and every sample is accounted for") {
     restarts += report.restarts;
     commits += report.commits;
     if (report.batches != 0) ++with_samples;
+    early += report.bytes_read_early;
+    moved += report.bytes_moved;
   }
   // A storm strikes nine times on average: far fewer would mean that nothing is tested.
   CHECK(faults > 2 * seeds);
   CHECK(restarts > seeds);
   CHECK(commits > 10 * seeds);
   CHECK(with_samples > seeds / 4);
+  // Versions are fetched while they are written wherever there is memory to spare: about a third.
+  CHECK(early > moved / 100);
 }
 
 TEST_CASE("without faults nothing restarts, and each seed is an order of its own") {

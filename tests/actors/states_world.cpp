@@ -346,6 +346,22 @@ void StatesWorld::post(std::size_t process, std::uint64_t seat, Message message)
   if (by_seat_.at(seat) == process) one.in.push_back(std::move(message));
 }
 
+void StatesWorld::tell_standing(std::size_t process) {
+  Process& one = *processes_[process];
+  if (!one.joined || !one.trainer->writes(one.version)) return;
+  one.out.emplace_back([this, process, version = one.version, cells = one.cells_written] {
+    planner_box_.emplace_back([this, process, version, cells] {
+      if (seated(process) == nullptr) return;
+      ledger_box_.emplace_back([this, shard = processes_[process]->shard, version, cells] {
+        ledger_->standing(shard, version, cells);
+        // Told at once or, by chance, with what comes later.
+        if (random_.chance(1, 2)) ledger_->tell_standing();
+        act_ledger();
+      });
+    });
+  });
+}
+
 std::string StatesWorld::text() const {
   std::string all = "ready " + std::to_string(ledger_->ready().value_or(0)) + ", leases " +
                     std::to_string(ledger_->lease_count());

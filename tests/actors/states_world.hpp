@@ -48,6 +48,8 @@ class StatesWorld {
   [[nodiscard]] std::string text() const;
   [[nodiscard]] std::uint64_t commits() const noexcept { return commits_; }
   [[nodiscard]] std::uint64_t faults() const noexcept { return faults_; }
+  /// Cells that were copied before their version was ready.
+  [[nodiscard]] std::uint64_t early() const noexcept { return early_; }
 
  private:
   using Message = std::function<void()>;
@@ -66,6 +68,8 @@ class StatesWorld {
     std::vector<std::size_t> processes;  ///< The same as processes.
     std::vector<std::uint32_t> slots;
     std::vector<bool> peer;
+    std::vector<std::uint32_t> sources;  ///< The plan's, that are read.
+    std::vector<std::uint64_t> stands;   ///< Cells by source of the plan; none: all.
   };
   struct Process {
     ShardId shard;
@@ -131,6 +135,8 @@ class StatesWorld {
   void carry_out(const ledger::NotLeased& refused);
   void carry_out(const ledger::Revoked& revoked);
   void carry_out(const ledger::Ready& ready);
+  void carry_out(const ledger::Begun& begun);
+  void carry_out(const ledger::Standing& standing);
 
   // Coordinators.
   void to_coordinator(std::uint32_t replica, std::function<void(ReplicaState&)> what);
@@ -140,6 +146,7 @@ class StatesWorld {
   void carry_out(std::uint32_t replica, const replica::Confirm& confirm);
   void carry_out(std::uint32_t replica, const replica::Release& release);
   void carry_out(std::uint32_t replica, const replica::Fetch& fetch);
+  void carry_out(std::uint32_t replica, const replica::Tell& tell);
   void carry_out(std::uint32_t replica, const replica::Cancel& cancel);
   void carry_out(std::uint32_t replica, const replica::Pause& pause);
   void carry_out(std::uint32_t replica, const replica::Install& install);
@@ -165,6 +172,7 @@ class StatesWorld {
   void train(std::size_t process);
   /// That it wants to write its version, or that its bytes stand.
   void tell_ledger(std::size_t process, bool asks);
+  void tell_standing(std::size_t process);
   void check_served();
 
   [[nodiscard]] std::size_t group_count() const {
@@ -176,6 +184,7 @@ class StatesWorld {
   std::string fault_;
   std::uint64_t commits_ = 0;
   std::uint64_t faults_ = 0;
+  std::uint64_t early_ = 0;
   std::vector<std::unique_ptr<Process>> processes_;
   std::map<ShardId, std::size_t> places_;  ///< The latest process of each.
   std::map<std::uint64_t, std::size_t> by_seat_;

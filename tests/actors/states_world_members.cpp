@@ -67,6 +67,22 @@ void StatesWorld::carry_out(const ledger::Ready& ready) {
   });
 }
 
+void StatesWorld::carry_out(const ledger::Begun& begun) {
+  supervisor_box_.emplace_back([this, version = begun.version] {
+    for (std::uint32_t replica = 0; replica < boxes_.size(); ++replica) {
+      to_coordinator(replica, [version](ReplicaState& state) { state.begun(version); });
+    }
+  });
+}
+
+void StatesWorld::carry_out(const ledger::Standing& standing) {
+  supervisor_box_.emplace_back([this, standing] {
+    to_coordinator(standing.replica, [standing](ReplicaState& state) {
+      state.standing(standing.lease, standing.stands);
+    });
+  });
+}
+
 // ---- coordinators ------------------------------------------------------------------------------
 
 void StatesWorld::to_coordinator(std::uint32_t replica, std::function<void(ReplicaState&)> what) {
@@ -196,6 +212,19 @@ void StatesWorld::check_resume(std::uint32_t replica, std::uint64_t version) {
   }
 }
 
+void StatesWorld::carry_out(std::uint32_t replica, const replica::Tell& tell) {
+  const From from{tell.rank, replicas_[replica].seat(tell.rank)};
+  if (holder_of({Side::rollout, replica, tell.rank}, from.seat) == nullptr) return;
+  const std::size_t process = by_seat_.at(from.seat);
+  post(process, from.seat, [this, process, tell] {
+    Process& one = *processes_[process];
+    if (!one.fetch || one.kept_claim.second != tell.lease) return;
+    for (std::size_t i = 0; i < one.fetch->stands.size(); ++i) {
+      one.fetch->stands[i] = std::max(one.fetch->stands[i], tell.stands.at(i));
+    }
+  });
+}
+
 void StatesWorld::carry_out(std::uint32_t replica, const replica::Cancel& cancelled) {
   const From from{cancelled.rank, replicas_[replica].seat(cancelled.rank)};
   Process* one = holder_of({Side::rollout, replica, cancelled.rank}, from.seat);
@@ -222,7 +251,8 @@ void StatesWorld::carry_out(std::uint32_t replica, const replica::Fetch& wanted)
       state.fetch_failed(from, {ErrorCode::unavailable, "it died"});
     });
   }
-  Fetch fetch{from, next_request_++, wanted.lease.version, wanted.slot, {}, {}, {}, {}};
+  Fetch fetch{from, next_request_++, wanted.lease.version, wanted.slot, {}, {}, {}, {}, {}, {}};
+  fetch.stands = wanted.lease.stands;
   for (const Route& route : routes->by_source) {
     const MemberInfo* peer = route.peer ? roster.find(routes->peer) : nullptr;
     fetch.shards.push_back(route.peer ? routes->peer : roster.sources[route.source]);
@@ -232,6 +262,7 @@ void StatesWorld::carry_out(std::uint32_t replica, const replica::Fetch& wanted)
                                               : route.source);
     fetch.slots.push_back(route.slot);
     fetch.peer.push_back(route.peer);
+    fetch.sources.push_back(route.source);
   }
   const std::size_t process = by_seat_.at(from.seat);
   one->owed[fetch.number] = {from, true};
@@ -268,11 +299,30 @@ void StatesWorld::begin_fetch(std::size_t process, const Fetch& fetch, std::uint
 
 void StatesWorld::copy_cell(std::size_t process, bool faults) {
   Process& one = *processes_[process];
-  std::vector<std::size_t> missing;
-  for (std::size_t cell = 0; cell < one.kept.size(); ++cell) {
-    if (!one.kept[cell]) missing.push_back(cell);
-  }
   const Fetch fetch = *one.fetch;
+  const auto stands = [&fetch](std::size_t group) {
+    return fetch.stands.empty() || fetch.peer[group] ? everything
+                                                     : fetch.stands[fetch.sources[group]];
+  };
+  const auto fail_source = [this, &one, &fetch, process](std::size_t group) {
+    end_fetch(one, false);
+    answer(process, fetch.number, [fetch, failed = fetch.shards[group]](ReplicaState& state) {
+      state.source_failed(fetch.from, failed);
+    });
+    idle(process);
+  };
+  std::vector<std::size_t> missing;
+  std::size_t waits_for = group_count();
+  for (std::size_t cell = 0; cell < one.kept.size(); ++cell) {
+    const std::size_t group = cell / cells_of_source;
+    if (stands(group) != everything) waits_for = group;
+    if (!one.kept[cell] && cell % cells_of_source < stands(group)) missing.push_back(cell);
+  }
+  if (missing.empty() && waits_for != group_count()) {
+    // It waits, but not for ever.
+    if (faults && random_.chance(1, 60)) fail_source(waits_for);
+    return;
+  }
   if (missing.empty()) {
     end_fetch(one, true);
     answer(process, fetch.number, [fetch, bytes = one.kept.size()](ReplicaState& state) {
@@ -286,17 +336,14 @@ void StatesWorld::copy_cell(std::size_t process, bool faults) {
   const bool readable =
       other < processes_.size() && (processes_[other]->alive || options_.dead_memory_is_read);
   if (!readable || (faults && random_.chance(1, 60))) {
-    end_fetch(one, false);
-    answer(process, fetch.number, [fetch, failed = fetch.shards[group]](ReplicaState& state) {
-      state.source_failed(fetch.from, failed);
-    });
-    return idle(process);
+    return fail_source(group);
   }
   const std::size_t offset = fetch.peer[group] ? cell : cell % cells_of_source;
   const Cells& from = processes_[other]->slots[fetch.slots[group]];
   one.slots[fetch.slot][cell] = from[offset];
   if (one.rollout->status().placement == Placement::in_place) one.live = one.slots.front();
   one.kept[cell] = true;
+  early_ += ledger_->ready().value_or(0) < fetch.version ? 1 : 0;
 }
 
 void StatesWorld::end_fetch(Process& process, bool whole) {
@@ -392,8 +439,10 @@ void StatesWorld::train(std::size_t process) {
   std::uint64_t& training = training_[one.shard.replica];
   if (one.work == Work::writing) {
     Cells& cells = one.slots[one.slot];
+    // Slowly enough to be read meanwhile.
+    if (one.cells_written != 0 && !random_.chance(1, 6)) return;
     cells[one.cells_written++] = one.version;
-    if (one.cells_written < cells.size()) return;
+    if (one.cells_written < cells.size()) return tell_standing(process);
     if (!one.trainer->staged(one.version)) fail("a trainer can't stage what it was granted");
     one.work = Work::telling;
   } else if (one.work == Work::idle && one.joined) {
@@ -424,6 +473,10 @@ void StatesWorld::tell_ledger(std::size_t process, bool asks) {
         const Result<void> done =
             asks ? ledger_->acquire(shard, version) : ledger_->staged(shard, version);
         if (!done && !asks) fail(done.error().text);
+        ledger_box_.emplace_back([this] {
+          ledger_->tell_standing();
+          act_ledger();
+        });
         if (!done || !asks) {
           post(process, seat, [this, process, asks, version, ready = ledger_->ready()] {
             Process& member = *processes_[process];

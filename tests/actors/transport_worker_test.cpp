@@ -304,6 +304,7 @@ TEST_CASE("an order by routes that are not there is refused", "[actors][transpor
     return answer->has_value() && !**answer && (*answer)->error().code == ErrorCode::invalid;
   };
   REQUIRE(refused([](FetchOrder& o) { o.by_source.pop_back(); }));
+  REQUIRE(refused([](FetchOrder& o) { o.stands = {1, 2, 3}; }));
   REQUIRE(refused([](FetchOrder& o) { o.target_slot = 2; }));
   REQUIRE(refused([](FetchOrder& o) { o.by_source[0].slot = 2; }));
   REQUIRE(refused([](FetchOrder& o) { o.by_source[0].source = 4; }));
@@ -312,6 +313,73 @@ TEST_CASE("an order by routes that are not there is refused", "[actors][transpor
     o.peer_regions.clear();
   }));
   REQUIRE(bench.finish(bench.fetch())->whole);
+}
+
+TEST_CASE("a version that is being written is read as far as it stands",
+          "[actors][transport_worker]") {
+  Bench bench;
+  // Chunks of 64 bytes; the second source is read in columns, whose last ones need nearly all.
+  bench.order.stands = {130, 0, 0, 0};
+  REQUIRE(bench.prepare());
+  const auto answer = bench.fetch();
+  int done = 0;
+  for (; !bench.chores.empty(); ++done) bench.do_chore();
+  CHECK(done == 2);
+  // Word under another lease, or of other sources than there are, says nothing.
+  bench.stand(2, {everything, everything, everything, everything});
+  bench.stand(1, {everything, everything});
+  CHECK(bench.chores.empty());
+  bench.stand(1, {192, 0, 0, 0});
+  CHECK(bench.chores.size() == 1);
+  bench.stand(1, {everything, everything, 0, 0});
+  while (!bench.chores.empty()) bench.do_chore();
+  // The plan has two sources more, which are not whole.
+  REQUIRE(answer->has_value() == false);
+  bench.stand(1, {0, 0, everything, everything});
+  REQUIRE(answer->has_value());
+  CHECK((*answer)->value().whole);
+  CHECK((*answer)->value().chunks == 8);
+  CHECK(bench.holds(0, *bench.sources[0], *bench.sources[1], 0));
+}
+
+TEST_CASE("a source that writes no more has failed after 5 s, and what is there is kept",
+          "[actors][transport_worker]") {
+  Bench bench;
+  bench.order.stands = {everything, 0, everything, everything};
+  REQUIRE(bench.prepare());
+  const auto answer = bench.fetch();
+  while (!bench.chores.empty()) bench.do_chore();
+  const Duration begun = bench.now();
+  bench.wait();
+  CHECK(bench.now() - begun == std::chrono::seconds(5));
+  REQUIRE(answer->has_value());
+  const Fetched& fetched = (*answer)->value();
+  CHECK_FALSE(fetched.whole);
+  CHECK(fetched.failed == ShardId{Side::trainer, 0, 1});
+  CHECK(fetched.why == "it wrote nothing more of the version for 5 s");
+  CHECK(fetched.chunks == 4);
+  bench.order.by_source[1].source = 3;
+  const Result<Fetched> again = bench.finish(bench.fetch());
+  CHECK(again->whole);
+  CHECK(bench.holds(0, *bench.sources[0], *bench.sources[3], 0));
+}
+
+TEST_CASE("a fetch that waits for its source ends when it is cancelled, and frees the next",
+          "[actors][transport_worker]") {
+  Bench bench;
+  bench.order.stands = {0, 0, 0, 0};
+  REQUIRE(bench.prepare());
+  const auto answer = bench.fetch();
+  CHECK(bench.chores.empty());
+  REQUIRE(bench.cancel()->has_value());
+  REQUIRE(failed(**answer, ErrorCode::unavailable, "cancelled"));
+  bench.order.stands.clear();
+  bench.order.lease = 2;
+  const auto next = bench.fetch();
+  // The word that the one before has waited too long comes during this one.
+  bench.wait();
+  REQUIRE_FALSE(next->has_value());
+  REQUIRE(bench.finish(next)->whole);
 }
 
 TEST_CASE("a part without copies is whole at once", "[actors][transport_worker]") {

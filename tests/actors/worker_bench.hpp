@@ -116,6 +116,7 @@ class Bench {
              slots,
              {Side::rollout, 1, 0},
              peer.infos(transport),
+             {},
              std::chrono::seconds(10)};
   }
   ~Bench() {
@@ -145,6 +146,10 @@ class Bench {
   }
   Result<std::uint64_t> prepare() {
     return **ask<std::uint64_t>(PrepareAtom::value, std::make_shared<const Plan>(plan));
+  }
+  void stand(std::uint64_t lease, const std::vector<std::uint64_t>& stands) {
+    caf::anon_send(worker_, StandAtom::value, Standing{order.seat, lease, stands});
+    run();
   }
   Answer<Fetched> fetch() { return ask<Fetched>(FetchAtom::value, order); }
   Answer<caf::ok_atom> cancel() { return ask<caf::ok_atom>(CancelAtom::value); }

@@ -5,7 +5,8 @@
  * A model is two halves, half h being the bytes of trainer shard h. A rollout shard copies both,
  * one step each. A half holds the number of the version that it is of, or 0 if it is torn. With -D:
  * REPLICAS and SHARDS (of each) on the rollout side, VERSIONS, CRASHES (of anybody, at any moment),
- * STRIKES (leases that expire, installs that fail), IN_PLACE (no second buffer), and a FAULT.
+ * STRIKES (leases that expire, installs that fail), IN_PLACE (no second buffer), EARLY (a half is
+ * read as soon as its shard has staged it, before the version is ready), and a FAULT.
  */
 #define NO_CONFIRM 1         /* Install without asking whether the lease outlived the fetch. */
 #define OVERWRITE_AT_ONCE 2  /* Overwrite a slot that is leased. */
@@ -24,6 +25,7 @@
 #define FORGET_ACQUIRES 15   /* Rebuild a whole holder from reports that are no longer true. */
 #define READ_TWICE 16        /* Fetch into a slot that others read. */
 #define ANSWERS_OF_DEAD 17   /* Count what a shard said before it was replaced. */
+#define READ_AHEAD 18        /* Read early what its shard has not staged. */
 #ifndef FAULT
 #define FAULT 0
 #endif
@@ -79,6 +81,17 @@ byte known[REPLICAS], await[REPLICAS], failed[REPLICAS], hurt[REPLICAS], target[
 byte old[REPLICAS], slot[REPLICAS], c_source[REPLICAS], c_ticket[REPLICAS], c_floor[REPLICAS];
 byte c_installed[K], c_live[K], c_running[K];
 
+#ifdef EARLY
+byte early[REPLICAS]; /* The lease is of a version that is not ready. */
+#define IS_EARLY(r) early[r]
+#define SET_EARLY(r, on) early[r] = on
+#else
+#define IS_EARLY(r) false
+#define SET_EARLY(r, on) skip
+#endif
+/* Once such a lease has ended, nothing keeps a shard that has not heard of it from reading on. */
+#define STANDS(k, h) (!IS_EARLY((k) / SHARDS) || ((staged_by >> (h)) & 1) || FAULT == READ_AHEAD)
+
 chan to_ledger = [4] of { mtype, byte, byte, byte };      /* what, shard, incarnation, version */
 chan grant[2] = [2] of { byte, byte };                    /* epoch, version */
 chan order[K] = [2] of { byte, mtype, byte, byte, byte, byte, byte };
@@ -93,8 +106,19 @@ chan reply[REPLICAS] = [4] of { byte, byte, byte };       /* shard, incarnation,
 
 /* --- trainer shards and the ledger --- */
 
+inline end_lease(r) { lease[r] = 0; source[r] = 0; SET_EARLY(r, 0) }
+inline end_if_early(r) {
+  if :: IS_EARLY(r) -> end_lease(r) :: else fi
+}
+inline end_early_leases() {
+  end_if_early(0)
+#if REPLICAS > 1
+  ; end_if_early(1)
+#endif
+}
+inline note_ready(r, v) { if :: lease[r] == v -> SET_EARLY(r, 0) :: else fi }
 inline begin_staging(v) {
-  if :: v > staging && v > whole -> staging = v; staged_by = 0 :: else fi
+  if :: v > staging && v > whole -> staging = v; staged_by = 0; end_early_leases() :: else fi
 }
 inline note_staged(s, v) {
   if
@@ -103,7 +127,11 @@ inline note_staged(s, v) {
     if
     :: staged_by == 3 || FAULT == READY_EARLY ->
       assert((t_memory[0] == v || t_gone[0]) && (t_memory[1] == v || t_gone[1]));
-      whole = v; newest = (v > newest -> v : newest); staging = 0; staged_by = 0
+      whole = v; newest = (v > newest -> v : newest); staging = 0; staged_by = 0;
+      note_ready(0, v)
+#if REPLICAS > 1
+      ; note_ready(1, v)
+#endif
     :: else
     fi
   :: else
@@ -146,8 +174,6 @@ end: do
   od
 }
 
-
-inline end_lease(r) { lease[r] = 0; source[r] = 0 }
 inline to_rest() {
   end_lease(r); phase[r] = rest; target[r] = 0; old[r] = 0; slot[r] = 0; failed[r] = 0; hurt[r] = 0;
   c_source[r] = 0; c_ticket[r] = 0
@@ -163,7 +189,8 @@ inline give(s) { whole = 0; grant[s]!epoch, want[s]; want[s] = 0 }
   (FAULT == FORGET_READERS && !whole) || !READ_BY_ANY(TRAINERS)))
 
 inline lose_trainer(s) {
-  t_gone[s] = 0; whole = 0; staging = 0; staged_by = 0; want[0] = 0; want[1] = 0
+  t_gone[s] = 0; whole = 0; staging = 0; staged_by = 0; want[0] = 0; want[1] = 0;
+  end_early_leases()
 }
 inline lose_rollout(k) {
   gone_l[k] = 0; r = k / SHARDS;
@@ -286,7 +313,7 @@ end: do
         fi
       fi;
       e = 0; what = 0; v = 0; s = 0; f = 0; b = 0; other = 0 }
-  :: atomic { fetching[k] -> read_half(at[k]) }
+  :: atomic { fetching[k] && STANDS(k, at[k]) -> read_half(at[k]) }
   :: atomic { crashes && !born[k] && ROLLOUT_MAY(k) ->
       crashes--; born[k] = 1; gone_l[k] = (seat[k] == epoch); gone_c[k] = gone_l[k]; seat[k] = 0;
       for (s : 0 .. SLOTS * 2 - 1) { halves[k * SLOTS * 2 + s] = 0 }
@@ -319,7 +346,7 @@ inline ask(what, version, place, fresh, which) {
 #define ANY_RUNNING (c_running[FIRST] || c_running[FINAL])
 #define ALL_RUNNING (c_running[FIRST] && c_running[FINAL])
 #define HURT (hurt[r] && FAULT != FORGET_TERM)
-#define LEASED (lease[r] == target[r] || FAULT == NO_CONFIRM)
+#define LEASED ((lease[r] == target[r] && !IS_EARLY(r)) || FAULT == NO_CONFIRM)
 #define TOLD(k) (!gone_c[k] || gone_l[k]) /* Not in the ledger's term before the coordinator is. */
 #define WANTS(v) (v && (v >= c_floor[r] || FAULT == FORGET_FLOOR) && \
   (c_installed[FIRST] != v || c_installed[FINAL] != v))
@@ -451,6 +478,16 @@ end: do
         ask(pause, 0, 0, 0, c_running[k]); phase[r] = drain
       :: else -> fetch_all()
       fi }
+#ifdef EARLY
+  :: atomic { phase[r] == rest && known[r] == ALL && SAME && ALL_RUNNING && !WANTS(newest) &&
+      staged_by && staging > c_installed[FIRST] && TOLD(FIRST) && TOLD(FINAL) &&
+      !READ_BY_ANY(SLOT_OF(r, 1 - c_live[FIRST])) ->
+      target[r] = staging; slot[r] = 1 - c_live[FIRST]; hurt[r] = 0;
+      holds[r * SLOTS + slot[r]] = 0; old[r] = c_installed[FIRST];
+      lease[r] = staging; early[r] = 1; source[r] = TRAINERS; c_source[r] = TRAINERS;
+      c_ticket[r] = (t_born[0] ^ t_gone[0]) + 2 * (t_born[1] ^ t_gone[1]);
+      fetch_all() }
+#endif
   :: atomic { !await[r] && phase[r] == drain ->
       if :: HURT -> to_rest() :: else -> fetch_all() fi }
   :: atomic { !await[r] && phase[r] == fetch && (known[r] == ALL || FAULT != TRUST_OLD_LEASE) ->

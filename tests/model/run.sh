@@ -94,9 +94,14 @@ search search-strike "$pair -DVERSIONS=3 -DCRASHES=0 -DSTRIKES=1"
 search search-strike-in-place "$pair -DVERSIONS=2 -DCRASHES=0 -DSTRIKES=1 -DIN_PLACE"
 search search-relay "$relay -DVERSIONS=3 -DCRASHES=0 -DSTRIKES=0"
 search search-relay-lost "$relay $small -DROLLOUT_CRASHES"
+early="-DVERSIONS=2 -DCRASHES=0 -DSTRIKES=1 -DEARLY"
+search search-early-crash "$single $small -DEARLY"
+search search-early-relay "$relay $early"
 search progress "$pair -DVERSIONS=2 -DCRASHES=0 -DSTRIKES=0 -DPROGRESS"
 search progress-after-crash "$single $small -DPROGRESS"
 if [[ ${1:-} == --long ]]; then
+  search search-early-crash-three-versions "$single -DVERSIONS=3 -DCRASHES=1 -DSTRIKES=0 -DEARLY"
+  search search-early-pair "$pair -DVERSIONS=3 -DCRASHES=0 -DSTRIKES=1 -DEARLY"
   search search-two-crashes "$single -DVERSIONS=2 -DCRASHES=2 -DSTRIKES=0"
   search search-relay-crash "$relay $small" -DCOLLAPSE
   search search-relay-crash-in-place "$relay $small -DIN_PLACE" -DCOLLAPSE
@@ -112,6 +117,7 @@ for name in FORGET_VOID PAUSE_LATE; do fault "$name" "$pair $small -DIN_PLACE"; 
 lagging="-DVERSIONS=4 -DCRASHES=1 -DSTRIKES=0 -DIN_PLACE -DEXCHANGE_CRASHES -DLAGGING"
 fault FORGET_FLOOR "$relay $lagging"
 fault COMMIT_ANY_TERM "$relay $small"
+fault READ_AHEAD "$single $early"
 fault READ_TWICE "$relay -DVERSIONS=3 -DCRASHES=0 -DSTRIKES=0"
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]

@@ -5,20 +5,22 @@ LEDGER = "actors/ledger_state.cpp"
 REPLICA = "actors/replica_state.cpp"
 SHARD = "actors/shard_state.cpp"
 FETCH = "actors/fetch_state.cpp"
+FETCH_HEADER = "actors/fetch_state.hpp"
 ROLLOUT = "actors/internal/rollout.cpp"
 
 MUTANTS = [
     ("confirm_always", "a lease that was taken away is confirmed: torn bytes count",
      (LEDGER,
-      "  if (!leases_.contains(lease)) {\n"
+      "  if (found == leases_.end()) {\n"
       '    return failure(ErrorCode::refused, "lease "',
-      "  if (!leases_.contains(lease)) return {};\n"
+      "  if (found == leases_.end()) return {};\n"
       "  if (false) {\n"
       '    return failure(ErrorCode::refused, "lease "')),
     ("overwrite_leased", "a slot is written while a lease reads it",
      (LEDGER,
-      "if (is_read(holder) || target.wanting.empty()) continue;",
-      "if (target.wanting.empty()) continue;")),
+      "    if (is_read(holder)) continue;\n"
+      "    held_.erase(holder);\n",
+      "    held_.erase(holder);\n")),
     ("dead_holder_kept", "a rollout replica whose member died counts as a holder",
      (LEDGER,
       "return entry.first.side == shard.side && entry.first.replica == "
@@ -28,8 +30,8 @@ MUTANTS = [
       "           entry.first.replica == shard.replica;")),
     ("ready_early", "a version is READY before all shards have staged it",
      (LEDGER,
-      "same = slot < other.size() && other[slot] == first[slot];",
-      "same = slot < other.size();")),
+      "whole = whole && same && other[slot].state == SlotState::whole;",
+      "whole = whole && same;")),
     ("successor_read", "a reader reads the process that took the place of its source",
      (LEDGER, "    revoke_readers_of(shard);\n", "")),
     ("struck_source_free", "a source that failed one shard is overwritten while others read it",
@@ -43,7 +45,9 @@ MUTANTS = [
     ("read_slot_overwritten", "a slot is fetched into while another replica reads it",
      (LEDGER, "if (is_read(own)) {", "if (false && is_read(own)) {")),
     ("acquire_forgotten", "a slot that is being written counts as whole",
-     (LEDGER, "slot = {SlotState::writing, target.version};", "slot.version = target.version;")),
+     (LEDGER,
+      "[*target.slot] = {SlotState::writing, target.version};",
+      "[*target.slot].version = target.version;")),
     ("resume_mixed", "shards resume before all have installed the same version",
      (REPLICA,
       "      effects_.emplace_back(replica::Resume{rank, all->version});",
@@ -129,6 +133,23 @@ MUTANTS = [
       "  if (moved) bytes_in_flight_ -= chunks_[chunk].bytes;")),
     ("first_slot_always", "whatever slot a version lies in, the first one is read",
      ("actors/roster.cpp", "best->slot, false});", "0, false});")),
+    ("read_ahead", "of a version that is being written, more is read than stands",
+     (FETCH_HEADER,
+      "    return chunk.reach <= stands_[chunk.source];",
+      "    return chunk.bytes != 0;")),
+    ("read_ahead_of_another", "what stood of a version before it was begun anew counts as standing",
+     (LEDGER, "      stands_.erase(shard);\n      effects_", "      effects_")),
+    ("early_lease_kept", "a slot is begun anew while it is read early",
+     (LEDGER,
+      "    if (begun_.erase(holder) != 0) end_early_leases();\n"
+      "    if (is_read(holder)) continue;\n",
+      "    const bool was_begun = begun_.erase(holder) != 0;\n"
+      "    if (is_read(holder) && !was_begun) continue;\n")),
+    ("commit_unready", "what was read early is committed before the version is READY",
+     (FETCH_HEADER,
+      "return chunks_done_ == chunks_.size() && !waits_for();",
+      "return chunks_done_ == chunks_.size();"),
+     (LEDGER, "  if (ready) return {};", "  if (ready || version != 0) return {};")),
     ("late_engine_kept", "an engine that missed its deadline is trusted again, and acts late",
      (ROLLOUT,
       "if (is_late(error)) return seat_->leave_late_engine(promise, "

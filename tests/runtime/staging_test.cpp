@@ -175,6 +175,64 @@ TEST_CASE("progress rises to all bytes before a slot is done", "[runtime][stagin
   REQUIRE(steps.back() == sizes[0]);
 }
 
+TEST_CASE("what progress says is there, is there", "[runtime][staging]") {
+  // Pieces whose order is not that of the slot's memory, of 5 MiB and a few bytes.
+  const std::vector<std::size_t> sizes = {std::size_t{30} << 20, 100, std::size_t{10} << 20};
+  Memory live(sizes, 1);
+  live.draw(5);
+  std::vector<Copy> copies;
+  const auto add = [&copies](std::uint32_t region, std::uint64_t offset, std::int64_t bytes) {
+    Copy copy;
+    copy.source_region = copy.target_region = region;
+    copy.source_offset = copy.target_offset = offset;
+    copy.source_type = copy.target_type = ElementType::u8;
+    copy.extent = {bytes};
+    copy.source_stride = copy.target_stride = {1};
+    copies.push_back(copy);
+  };
+  constexpr std::int64_t piece = (std::int64_t{5} << 20) - 7;
+  for (const std::uint32_t region : {2U, 0U}) {
+    for (std::int64_t offset = static_cast<std::int64_t>(sizes[region]) - piece; offset >= 0;
+         offset -= piece + 3) {
+      add(region, static_cast<std::uint64_t>(offset), piece);
+    }
+  }
+  add(1, 10, 50);
+  Workers workers(3);
+  Memory slot(sizes, 1);
+  Bytes expected;
+  for (std::size_t region = 0; region < sizes.size(); ++region) {
+    Bytes bytes = slot.blocks[region];
+    for (const Copy& copy : copies) {
+      if (copy.target_region != region) continue;
+      const auto begin = static_cast<std::ptrdiff_t>(copy.target_offset);
+      std::copy_n(live.blocks[region].begin() + begin, copy.extent[0], bytes.begin() + begin);
+    }
+    expected.insert(expected.end(), bytes.begin(), bytes.end());
+  }
+  Stager stager({copies, {}}, live.pointers, slot.pointers, 1, workers);
+  std::size_t calls = 0;
+  bool there = true;
+  std::uint64_t last = 0;
+  REQUIRE(fill(stager, 0, [&](std::uint64_t bytes) {
+    ++calls;
+    there = there && bytes > last;
+    last = bytes;
+    std::uint64_t begin = 0;
+    for (const Bytes& block : slot.blocks) {
+      const std::uint64_t end = std::min<std::uint64_t>(begin + block.size(), bytes);
+      there = there &&
+              (end <= begin ||
+               std::equal(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(end - begin),
+                          expected.begin() + static_cast<std::ptrdiff_t>(begin)));
+      begin += block.size();
+    }
+  }));
+  REQUIRE(there);
+  REQUIRE(calls > 3);
+  REQUIRE(last == sizes[0] + sizes[1] + sizes[2]);
+}
+
 TEST_CASE("one slot is filled at a time", "[runtime][staging]") {
   Memory live({1000}, 1);
   Memory slots({1000}, 2);

@@ -23,6 +23,7 @@ struct SimState {
   struct Exposed {
     std::uint32_t host;
     const Region* region;
+    std::uint64_t bytes_read = 0;
   };
 
   [[nodiscard]] const SimLink& link(const SimPath& path) const {
@@ -127,6 +128,14 @@ std::uint64_t SimNetwork::starts() const noexcept {
 
 std::uint64_t SimNetwork::bytes_written() const noexcept {
   return state_->bytes_written;
+}
+
+std::uint64_t SimNetwork::bytes_read(const Region& region) const noexcept {
+  std::uint64_t bytes = 0;
+  for (const auto& [number, exposed] : state_->exposed) {
+    if (exposed.region == &region) bytes += exposed.bytes_read;
+  }
+  return bytes;
 }
 
 namespace {
@@ -273,9 +282,10 @@ class Body : public std::enable_shared_from_this<Body> {
 
   void copy(std::size_t step) {
     for (const Part& part : steps_[step]) {
-      const Region& source = *network_.exposed.at(part.source).region;
-      copy_strided(part.copy, source.bytes(), part.target);
+      SimState::Exposed& source = network_.exposed.at(part.source);
+      copy_strided(part.copy, source.region->bytes(), part.target);
       network_.bytes_written += target_bytes(part.copy);
+      source.bytes_read += target_bytes(part.copy);
     }
   }
 
@@ -327,7 +337,7 @@ class SimTransport final : public Transport {
     if (const auto room = network_.map(process_.host); !room) return failure(room);
     const auto [known, fresh] = exposed_.try_emplace(&region, network_.next_region);
     if (fresh) {
-      network_.exposed[network_.next_region++] = {process_.host, &region};
+      network_.exposed[network_.next_region++] = {process_.host, &region, 0};
     }
     return RegionInfo::Ticket{
         std::string(transport_name),

@@ -83,6 +83,8 @@ class SimNetwork {
   [[nodiscard]] std::uint64_t starts() const noexcept;
   /// Written into targets, by starts that ended well or not.
   [[nodiscard]] std::uint64_t bytes_written() const noexcept;
+  /// Target bytes that were read from an exposed region, by starts that ended well or not.
+  [[nodiscard]] std::uint64_t bytes_read(const Region& region) const noexcept;
 
  private:
   friend std::unique_ptr<Transport> make_sim_transport(SimNetwork& network, std::uint32_t host);
