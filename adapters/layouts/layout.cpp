@@ -119,6 +119,7 @@ Result<LayoutSize> size_of(const LayoutSpec& spec) {
 }
 
 struct Layout::Parts {
+  std::unique_ptr<const Model> values;  ///< Where `dtype` asks for those of a model of codes.
   std::shared_ptr<const Engine> engine;
   LayoutSpec spec;   ///< Settled.
   std::string text;  ///< As it was given.
@@ -136,17 +137,23 @@ Layout::Layout(Layout&&) noexcept = default;
 Layout& Layout::operator=(Layout&&) noexcept = default;
 Layout::~Layout() = default;
 
-Result<Layout> Layout::of(const Model& model, const LayoutSpec& spec) {
+Result<Layout> Layout::of(const Model& given, const LayoutSpec& spec) {
   const auto engine = engine_named(spec.name);
   if (!engine) return failure(engine);
   auto all = settled(**engine, spec);
   if (!all) return failure(all);
   const auto size = size_in(**engine, *all);
   if (!size) return failure(size);
+  std::unique_ptr<const Model> values;
+  if (spec.dtype && !given.encodings.empty()) {
+    values = std::make_unique<const Model>(dequantized(given, *spec.dtype));
+  }
+  const Model& model = values ? *values : given;
   if (auto known = check_model(**engine, model, *all); !known) return failure(known);
   std::vector<std::uint32_t> without = left_out(**engine, model, *all);
-  auto parts = std::make_unique<Parts>(Parts{*engine, *std::move(all), text_of(spec), *size,
-                                             TensorIndex(model), std::move(without)});
+  auto parts =
+      std::make_unique<Parts>(Parts{std::move(values), *engine, *std::move(all), text_of(spec),
+                                    *size, TensorIndex(model), std::move(without)});
   if (spec.quant) {
     auto made = quantized(model, *spec.quant);
     if (!made) return failure(made);
@@ -194,6 +201,11 @@ Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, std::uint
   if (spec.quant) {
     return failure(ErrorCode::invalid,
                    text_of(spec) + " has scales that the model has not: lay it out by Layout::of");
+  }
+  if (spec.dtype && !model.encodings.empty()) {
+    return failure(ErrorCode::invalid, text_of(spec) +
+                                           " has values where the model has codes: "
+                                           "lay it out by Layout::of");
   }
   const auto layout = Layout::of(model, spec);
   if (!layout) return failure(layout);

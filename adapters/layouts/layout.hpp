@@ -25,7 +25,7 @@ struct LayoutSpec {
   /// stages first, then stages). Empty: as the engine deals them out by itself.
   std::vector<std::int64_t> layers;
   /// `dtype=f32`: what floating-point parameters are kept in, where that is not the model's own
-  /// type. Buffers, such as score biases of routers, keep theirs.
+  /// type. Buffers, such as score biases of routers, keep theirs; codes become values.
   std::optional<ElementType> dtype;
   std::map<std::string, std::string> choices = {};  ///< Those that are words: `placement=linear`.
   /// `physical=0-1-2-3-0`: the logical expert in each physical slot, in every layer of experts; or
@@ -105,8 +105,8 @@ Result<LayoutSize> size_of(const LayoutSpec& spec);
 /// What rank `rank` of a replica keeps. Errors (`invalid`): the model does not fit the layout
 /// (tp that does not divide the heads, layers that stages can't share equally, …), a family that
 /// the layout does not know, tensors that are not those of the model's config, tensors of several
-/// types in one fused tensor, a rank out of range, `quant` (whose layout is of another model: see
-/// `Layout`); each says what to change.
+/// types in one fused tensor, a rank out of range, `quant`, and `dtype` of a model of codes (whose
+/// layouts are of another model: see `Layout`); each says what to change.
 Result<RankLayout> lay_out(const Model& model, const LayoutSpec& spec, std::uint32_t rank);
 
 /// The same for many ranks: what does not depend on the rank is done once; and for any spec.
@@ -121,7 +121,8 @@ class Layout {
 
   [[nodiscard]] const LayoutSize& size() const noexcept;
   /// The model whose tensors the pieces of ranks name, which is to be placed with them: the one
-  /// that was given, or with `quant` that with codes and scales, which lives as long as this.
+  /// that was given, or with `quant` that with codes and scales, or that of the values where
+  /// `dtype` asks for them of a model of codes; these live as long as this.
   [[nodiscard]] const Model& model() const noexcept;
   /// Errors: those of `lay_out`; blocks of codes that the layout cuts, by local tensor.
   [[nodiscard]] Result<RankLayout> rank(std::uint32_t rank) const;

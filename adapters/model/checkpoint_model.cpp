@@ -117,6 +117,31 @@ Result<void> check_against(const Model& expected, std::vector<Tensor>& held) {
   return faults.result();
 }
 
+/// Says of all codes that they are, and by which scales. Others of the model's tensors are values.
+Result<void> add_encoding(Model& model, const Encoding& encoding) {
+  Faults faults;
+  std::map<std::string_view, const Tensor*> by_name;
+  for (const Tensor& tensor : model.tensors) by_name.emplace(tensor.name, &tensor);
+  for (Tensor& tensor : model.tensors) {
+    const bool codes = tensor.type == ElementType::f8_e4m3 || tensor.type == ElementType::i8;
+    if (!codes || tensor.shape.rank() != encoding.block.rank()) continue;
+    const std::string name = tensor.name + encoding.scales_suffix;
+    const auto scales = by_name.find(name);
+    const Dims shape = scales_shape(encoding, tensor.shape);
+    if (scales == by_name.end()) {
+      faults.add("tensor " + quoted_name(name) + ", the scales of codes, is missing");
+    } else if (scales->second->type != ElementType::f32 || scales->second->shape != shape) {
+      faults.add("tensor " + quoted_name(name) + ", the scales of codes, is " +
+                 std::string(name_of(scales->second->type)) + " " + text_of(scales->second->shape) +
+                 " and should be f32 " + text_of(shape));
+    }
+    tensor.encoding = 1;
+    tensor.kind = TensorKind::parameter;
+  }
+  model.encodings = {encoding};
+  return faults.result();
+}
+
 }  // namespace
 
 Result<std::optional<ModelConfig>> read_model_config(const std::filesystem::path& path) {
@@ -158,6 +183,9 @@ Result<Model> open_model(const Checkpoint& checkpoint, const std::optional<Model
     if (auto fits = check_against(model, held); !fits) return failure(fits);
   }
   model.tensors = std::move(held);
+  if (config && config->codes) {
+    if (auto fits = add_encoding(model, *config->codes); !fits) return failure(fits);
+  }
   return model;
 }
 

@@ -24,10 +24,11 @@ Result<std::optional<ModelConfig>> read_model_config(const std::filesystem::path
 /// compute, and whatever is tied (`lm_head.weight`, the copies in layers of MTP), if it equals its
 /// original byte for byte. A checkpoint without any tensor of the first layer of MTP is of a model
 /// without such layers. Without a config, or with one of an unknown family, the model is whatever
-/// the checkpoint holds.
+/// the checkpoint holds; so it is with a `quantization_config`, but where that says how codes (two
+/// dimensions, f8_e4m3 or i8) are scaled, they have that encoding.
 ///
 /// Errors: `invalid` with the tensor that is missing, extra, mis-shaped, not floating-point, or not
-/// equal though tied, and how many more there are.
+/// equal though tied, scales that are missing, mis-shaped or not f32, and how many more there are.
 Result<Model> open_model(const Checkpoint& checkpoint, const std::optional<ModelConfig>& config);
 
 /// Both of the above for a folder with a `config.json` and weights, a folder with weights only, or

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,6 +76,8 @@ struct ModelConfig {
   LatentConfig latent = {};
   DeltaNetConfig delta_net = {};
   ElementType type = ElementType::bf16;  ///< `torch_dtype` or `dtype`.
+  /// What `quantization_config` says of a checkpoint's codes of two dimensions, if that is known.
+  std::optional<Encoding> codes = {};
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };

@@ -50,6 +50,38 @@ ElementType read_type(ConfigReader& reader) {
   return ElementType::f32;
 }
 
+/// A scale for each block of weights, as "fp8" has them, or for each output channel, as
+/// compressed-tensors does; nothing for anything else.
+std::optional<Encoding> codes_of(const Json& json) {
+  const auto found = json.find("quantization_config");
+  if (found == json.end() || !found->is_object()) return std::nullopt;
+  const Json method = found->value("quant_method", Json());
+  if (method == "fp8") {
+    const Json block = found->value("weight_block_size", Json());
+    const auto is_extent = [](const Json& extent) {
+      return extent.is_number_unsigned() && extent > 0 && extent <= 1 << 16;
+    };
+    if (!block.is_array() || block.size() != 2 || !std::ranges::all_of(block, is_extent)) {
+      return std::nullopt;
+    }
+    return Encoding{.kind = Encoding::Kind::scaled,
+                    .scales_suffix = "_scale_inv",
+                    .block = {block[0].get<std::int64_t>(), block[1].get<std::int64_t>()},
+                    .power_of_two = found->value("scale_fmt", Json()) == "ue8m0"};
+  }
+  const Json groups = found->value("config_groups", Json());
+  if (method != "compressed-tensors" || !groups.is_object() || groups.size() != 1) {
+    return std::nullopt;
+  }
+  const Json& group = *groups.begin();
+  const Json weights = group.is_object() ? group.value("weights", Json()) : Json();
+  const bool channels = weights.is_object() && weights.value("num_bits", Json()) == 8 &&
+                        weights.value("strategy", Json()) == "channel" &&
+                        weights.value("symmetric", Json()) == true;
+  if (!channels) return std::nullopt;
+  return Encoding{.kind = Encoding::Kind::scaled, .scales_suffix = "_scale", .block = {1, 0}};
+}
+
 /// Whether the rules of the family hold: a quantized model has further tensors, and one with a
 /// text model inside has other names.
 bool is_plain(const ConfigReader& reader) {
@@ -71,7 +103,11 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
       std::find_if(defaults_of_families.begin(), defaults_of_families.end(),
                    [&](const FamilyDefaults& known) { return known.family == config.family; });
   if (!reader.fault().empty()) return failure(ErrorCode::invalid, reader.fault());
-  if (defaults == defaults_of_families.end() || !is_plain(reader)) return ModelConfig{};
+  if (defaults == defaults_of_families.end() || !is_plain(reader)) {
+    ModelConfig unknown;
+    unknown.codes = codes_of(json);
+    return unknown;
+  }
 
   config.hidden_size = reader.required("hidden_size");
   config.num_hidden_layers = reader.required("num_hidden_layers");

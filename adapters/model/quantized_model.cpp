@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -80,6 +81,20 @@ Result<Model> quantized(const Model& model, WeightQuant quant) {
   made.tensors.insert(made.tensors.end(), std::make_move_iterator(scales.begin()),
                       std::make_move_iterator(scales.end()));
   std::ranges::sort(made.tensors, {}, &Tensor::name);
+  return made;
+}
+
+Model dequantized(const Model& model, ElementType type) {
+  Model made = model;
+  std::set<std::string> scales;
+  for (Tensor& tensor : made.tensors) {
+    if (tensor.encoding == 0) continue;
+    scales.insert(tensor.name + model.encodings[tensor.encoding - 1].scales_suffix);
+    tensor.encoding = 0;
+    tensor.type = type;
+  }
+  std::erase_if(made.tensors, [&](const Tensor& tensor) { return scales.contains(tensor.name); });
+  made.encodings.clear();
   return made;
 }
 

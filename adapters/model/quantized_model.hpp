@@ -33,4 +33,7 @@ std::optional<WeightQuant> weight_quant_named(std::string_view name) noexcept;
 /// codes (gpt-oss: MXFP4).
 Result<Model> quantized(const Model& model, WeightQuant quant);
 
+/// The inverse: the model of the values that codes stand for, in `type`, without their scales.
+Model dequantized(const Model& model, ElementType type);
+
 }  // namespace weir

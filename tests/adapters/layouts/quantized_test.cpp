@@ -194,6 +194,35 @@ TEST_CASE("whatever trains, quantized engines get all that they need",
   }
 }
 
+TEST_CASE("from codes of a checkpoint come codes, or values where dtype asks for them",
+          "[adapters][layouts][quant]") {
+  Model model = *quantized(model_with(wide_config()), WeightQuant::fp8_block);
+  model.config = {};  // As that of a checkpoint with a `quantization_config` is.
+  const auto layout = Layout::of(model, spec_of("hf:dtype=f32"));
+  REQUIRE(layout);
+  const Model& values = layout->model();
+  REQUIRE(values.encodings.empty());
+  for (const LocalTensor& local : rank_of(*layout, 0).tensors) {
+    CAPTURE(local.name);
+    REQUIRE(local.type == ElementType::f32);
+    REQUIRE_FALSE(local.name.ends_with("_scale_inv"));
+  }
+  for (const std::string rollout : {"hf", "hf:dtype=bf16", "fsdp2:dp=3,dtype=f32"}) {
+    CAPTURE(rollout);
+    const auto sides = choose_conversion_sides(manifests_of(model, "hf", Side::trainer),
+                                               manifests_of(model, rollout, Side::rollout));
+    if (!sides) FAIL(sides.error().text);
+    std::vector<Manifest> all = sides->published;
+    all.insert(all.end(), sides->received.begin(), sides->received.end());
+    const auto plan = make_plan(all);
+    if (!plan) FAIL(plan.error().text);
+  }
+  const auto alone = lay_out(model, spec_of("hf:dtype=f32"), 0);
+  REQUIRE_FALSE(alone);
+  REQUIRE(alone.error().text ==
+          "hf:dtype=f32 has values where the model has codes: lay it out by Layout::of");
+}
+
 TEST_CASE("layouts that cut blocks are refused by local tensor", "[adapters][layouts][quant]") {
   const Model model = small_model(wide_config());
   REQUIRE(error_of(model, "vllm:tp=4,quant=fp8_channel").empty());

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "adapters/model/known_models.hpp"
+#include "adapters/model/quantized_model.hpp"
 #include "adapters/model/seeded_checkpoint.hpp"
 #include "tests/adapters/files/scratch_folder.hpp"
 
@@ -138,6 +139,52 @@ TEST_CASE("a config without rules gives no tensors of its own but takes any", "[
       {"x.rotary_emb.inv_freq", ElementType::f32, {8}, TensorKind::parameter}};
   REQUIRE(model->tensors == expected);
   REQUIRE(model->aliases.empty());
+}
+
+TEST_CASE("codes of a checkpoint have their encoding, and scales that fit", "[model]") {
+  const std::vector<FileTensor> tensors = {
+      {"head.weight", ElementType::bf16, {10, 300}},
+      {"ids", ElementType::i64, {4}},
+      {"q.weight", ElementType::f8_e4m3, {200, 300}},
+      {"q.weight_scale_inv", ElementType::f32, {2, 3}},
+      {"zero", ElementType::i8, {}},
+  };
+  ModelConfig config;
+  config.codes =
+      Encoding{.kind = Encoding::Kind::scaled, .scales_suffix = "_scale_inv", .block = {128, 128}};
+  const auto model = opened(tensors, config);
+  REQUIRE(model.has_value());
+  REQUIRE(model->encodings == std::vector<Encoding>{*config.codes});
+  REQUIRE(model->tensors ==
+          std::vector<Tensor>{
+              {"head.weight", ElementType::bf16, {10, 300}},
+              {"ids", ElementType::i64, {4}, TensorKind::buffer},
+              {"q.weight", ElementType::f8_e4m3, {200, 300}, TensorKind::parameter, 1},
+              {"q.weight_scale_inv", ElementType::f32, {2, 3}},
+              {"zero", ElementType::i8, {}, TensorKind::buffer},
+          });
+  const Model values = dequantized(*model, ElementType::bf16);
+  REQUIRE(values.encodings.empty());
+  REQUIRE(values.tensors == std::vector<Tensor>{
+                                {"head.weight", ElementType::bf16, {10, 300}},
+                                {"ids", ElementType::i64, {4}, TensorKind::buffer},
+                                {"q.weight", ElementType::bf16, {200, 300}},
+                                {"zero", ElementType::i8, {}, TensorKind::buffer},
+                            });
+
+  const auto fault = [&](const std::vector<FileTensor>& changed) {
+    const auto refused = opened(changed, config);
+    REQUIRE_FALSE(refused.has_value());
+    return refused.error().text;
+  };
+  auto changed = tensors;
+  changed[3] = {"q.weight_scale_inv", ElementType::bf16, {2, 2}};
+  REQUIRE(fault(changed) == unfit + "tensor \"q.weight_scale_inv\", the scales of codes, is bf16 " +
+                                "2x2 and should be f32 2x3" + way_out);
+  changed[3].name = "q.weight_scale";
+  changed.push_back({"v.weight", ElementType::i8, {1, 1}});
+  REQUIRE(fault(changed) == unfit + "tensor \"q.weight_scale_inv\", the scales of codes, is " +
+                                "missing, and 1 more such faults" + way_out);
 }
 
 TEST_CASE("a model is loaded from a folder, with or without config, and from a file", "[model]") {

@@ -104,6 +104,45 @@ TEST_CASE("a model that no engine's rules know has no family and no fault", "[mo
   REQUIRE(parsed(quantized) == ModelConfig{});
 }
 
+TEST_CASE("a config says how codes are scaled, where it says what is known", "[model]") {
+  const auto codes = [](const nlohmann::json& quantization) {
+    auto json = config_of("llama");
+    json["quantization_config"] = quantization;
+    const ModelConfig config = parsed(json);
+    REQUIRE(config.family.empty());
+    return config.codes;
+  };
+  nlohmann::json blocks = {{"quant_method", "fp8"}, {"weight_block_size", {128, 64}}};
+  Encoding expected{.kind = Encoding::Kind::scaled,
+                    .scales_suffix = "_scale_inv",
+                    .block = {128, 64},
+                    .power_of_two = false};
+  REQUIRE(codes(blocks) == expected);
+  blocks["scale_fmt"] = "ue8m0";
+  expected.power_of_two = true;
+  REQUIRE(codes(blocks) == expected);
+  const nlohmann::json weights = {{"num_bits", 8}, {"strategy", "channel"}, {"symmetric", true}};
+  const nlohmann::json channels = {{"quant_method", "compressed-tensors"},
+                                   {"config_groups", {{"group_0", {{"weights", weights}}}}}};
+  REQUIRE(codes(channels) ==
+          Encoding{.kind = Encoding::Kind::scaled, .scales_suffix = "_scale", .block = {1, 0}});
+  for (const nlohmann::json& unknown :
+       {nlohmann::json("fp8"), nlohmann::json::object(),
+        nlohmann::json{{"quant_method", "fp8"}, {"weight_block_size", {128}}},
+        nlohmann::json{{"quant_method", "fp8"}, {"weight_block_size", {128, -1}}},
+        nlohmann::json{{"quant_method", "compressed-tensors"}, {"config_groups", {1, 2}}}}) {
+    CAPTURE(unknown.dump());
+    REQUIRE_FALSE(codes(unknown));
+  }
+  const nlohmann::json others = {{"num_bits", 4}, {"strategy", "group"}, {"symmetric", false}};
+  for (const auto& [key, value] : others.items()) {
+    CAPTURE(key);
+    nlohmann::json other = channels;
+    other["config_groups"]["group_0"]["weights"][key] = value;
+    REQUIRE_FALSE(codes(other));
+  }
+}
+
 TEST_CASE("a faulty config is told by its key", "[model]") {
   const auto changed = [](const char* key, const nlohmann::json& value) {
     auto json = config_of("llama");
