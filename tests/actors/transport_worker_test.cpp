@@ -315,10 +315,14 @@ TEST_CASE("an order by routes that are not there is refused", "[actors][transpor
   REQUIRE(bench.finish(bench.fetch())->whole);
 }
 
+/// Both trainer replicas, though the plan reads one.
+const std::vector<Route> each_itself = {{0, 0, false}, {1, 0, false}, {2, 0, false}, {3, 0, false}};
+
 TEST_CASE("a version that is being written is read as far as it stands",
           "[actors][transport_worker]") {
   Bench bench;
   // Chunks of 64 bytes; the second source is read in columns, whose last ones need nearly all.
+  bench.order.by_source = each_itself;
   bench.order.stands = {130, 0, 0, 0};
   REQUIRE(bench.prepare());
   const auto answer = bench.fetch();
@@ -345,6 +349,7 @@ TEST_CASE("a version that is being written is read as far as it stands",
 TEST_CASE("a source that writes no more has failed after 5 s, and what is there is kept",
           "[actors][transport_worker]") {
   Bench bench;
+  bench.order.by_source = each_itself;
   bench.order.stands = {everything, 0, everything, everything};
   REQUIRE(bench.prepare());
   const auto answer = bench.fetch();
@@ -356,7 +361,7 @@ TEST_CASE("a source that writes no more has failed after 5 s, and what is there 
   const Fetched& fetched = (*answer)->value();
   CHECK_FALSE(fetched.whole);
   CHECK(fetched.failed == ShardId{Side::trainer, 0, 1});
-  CHECK(fetched.why == "it wrote nothing more of the version for 5 s");
+  CHECK(fetched.why == "it wrote nothing more of the version for 5000 ms");
   CHECK(fetched.chunks == 4);
   bench.order.by_source[1].source = 3;
   const Result<Fetched> again = bench.finish(bench.fetch());
