@@ -66,12 +66,12 @@ std::string named(ElementType type) {
 
 Kernel converting(ElementType source_type, ElementType target_type) {
   const TypePair types{.source = source_type, .target = target_type};
-  return {
-      named(source_type) + " to " + named(target_type), size_of(source_type) + size_of(target_type),
-      [types](std::byte* target, const std::byte* source, std::size_t first, SimdLevel level) {
-        convert_run(types, target + first * size_of(types.target),
-                    source + first * size_of(types.source), chunk_elements, level);
-      }};
+  return {named(source_type) + " to " + named(target_type),
+          size_of(source_type) + size_of(target_type),
+          [types](std::byte* target, const std::byte* source, std::size_t first, SimdLevel level) {
+            convert_run(types, target + first * size_of(types.target),
+                        source + first * size_of(types.source), chunk_elements, level);
+          }};
 }
 
 Kernel absmax_of(ElementType type) {
@@ -113,12 +113,11 @@ Kernel quantizing_blocks(ElementType type) {
 
 Kernel dequantizing(ElementType code_type, ElementType target_type) {
   const TypePair types{.source = code_type, .target = target_type};
-  return {
-      named(code_type) + " to " + named(target_type), 1 + size_of(target_type),
-      [types](std::byte* target, const std::byte* source, std::size_t first, SimdLevel level) {
-        dequantize_run(types, 0.01F, target + first * size_of(types.target), source + first,
-                       chunk_elements, level);
-      }};
+  return {named(code_type) + " to " + named(target_type), 1 + size_of(target_type),
+          [types](std::byte* target, const std::byte* source, std::size_t first, SimdLevel level) {
+            dequantize_run(types, 0.01F, target + first * size_of(types.target), source + first,
+                           chunk_elements, level);
+          }};
 }
 
 std::vector<Kernel> kernels() {
